@@ -1,0 +1,108 @@
+#!/bin/bash
+# The FlashAttention-2 wheel: taken from a wheelhouse, or built with nvcc 12.4.
+#   flash-attn.sh resolve TAG          on the host: decide, and print "variant wheel" (wheel: a path, or "build")
+#   flash-attn.sh build VARIANT ARCHS DEST    inside the build: compile it
+#   flash-attn.sh unpack WHEEL DEST    inside the build: lay a wheel out as a layer
+# FLASH_ATTN=auto|full|lean|none. A wheel's build tag tells what it is: 1fullsm80, 1leansm80.
+#
+# full  everything the sources offer: 72 kernel units of ~3 core-minutes, ~40 s of each being header parsing.
+# lean  for small machines: no dropout, ALiBi or softcap (calling one raises an error that says so); forward, backward,
+#       causal, varlen, sliding window, GQA and KV-cache decoding for all head dimensions stay.
+set -euo pipefail
+
+version=2.8.2
+sdist_sha256=740a5370f406cbe16155cc6d078ec543a97a137501f32cba89198295e6b80e54
+lean_off="DROPOUT ALIBI SOFTCAP"
+fail() { echo "error: $*" >&2; exit 1; }
+say() { echo "$*" >&2; }
+
+resolve() {
+  local tag=$1 want=${FLASH_ATTN:-auto} archs=${FLASH_ATTN_ARCHS:-sm_80} house variant wheel found=()
+  local label=${archs//[_,]/}
+  case "$want" in auto | full | lean) ;; none) echo "none none"; return ;; *) fail "FLASH_ATTN=$want is none of auto, full, lean, none." ;; esac
+  if [ -n "${WHEELHOUSE_GIVEN:-}" ] && [ ! -d "$WHEELHOUSE" ]; then
+    fail "WHEELHOUSE=$WHEELHOUSE is no folder: create it, or leave WHEELHOUSE out to build the wheel here."
+  fi
+  for variant in full lean; do
+    [ "$want" = auto ] || [ "$want" = "$variant" ] || continue
+    for house in "${WHEELHOUSE:-wheelhouse}" ../shared/wheels; do
+      found=("$house/flash_attn-$version-1$variant$label-$tag"-*.whl)
+      wheel=${found[0]}
+      if [ -f "$wheel" ]; then
+        python3 -m zipfile -t "$wheel" >/dev/null 2>&1 || fail "$wheel is damaged: delete it, and the next build makes a new one."
+        echo "$variant $wheel"
+        return
+      fi
+    done
+  done
+  if [ "$want" = auto ]; then
+    if [ "$(nproc)" -ge 8 ]; then want=full; else want=lean; fi
+  fi
+  echo "$want build"
+}
+
+# Concatenate kernel units: the C++ headers, 40 s of every unit, are then parsed once a group. Each merged-away unit stays
+# in setup.py's list as an empty file, so every unit is still "linked" and the sources' own build is left as it is.
+merge_units() { # group size, glob…
+  local size=$1 n=0 leader='' file
+  shift
+  for file in "$@"; do
+    if [ $((n % size)) = 0 ]; then leader=$file; else
+      cat "$file" >>"$leader"
+      echo "// merged into $(basename "$leader")" >"$file"
+    fi
+    n=$((n + 1))
+  done
+}
+
+build() {
+  local variant=$1 archs=$2 dest=$3 source numbers flag flags='' cores memory jobs
+  # shellcheck disable=SC1091
+  [ -r /run/secrets/network ] && . /run/secrets/network
+  if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi
+  if [ -n "${PIP_INDEX_URL:-}" ]; then export PIP_INDEX_URL; fi
+  mkdir -p /tmp/build "$dest"
+  printf 'flash-attn==%s --hash=sha256:%s\n' "$version" "$sdist_sha256" >/tmp/build/requirements.txt
+  # pip checks the hash; --no-build-isolation since the metadata step imports torch.
+  FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE /opt/venv/bin/python -m pip download -q --no-deps --no-build-isolation --no-binary :all: \
+    --require-hashes -r /tmp/build/requirements.txt -d /tmp/build ||
+    fail "the sources of flash-attn $version could not be had: the Python index does not answer (PIP_INDEX_URL), or the hash differs."
+  source=/tmp/build/flash_attn-$version
+  tar -xzf /tmp/build/flash_attn-$version.tar.gz -C /tmp/build
+  cd "$source"
+
+  if [ "$variant" = lean ]; then for flag in $lean_off; do flags="$flags -DFLASHATTENTION_DISABLE_$flag"; done; fi
+  merge_units 4 csrc/flash_attn/src/flash_fwd_hdim*.cu
+  merge_units 4 csrc/flash_attn/src/flash_fwd_split*.cu
+  merge_units 2 csrc/flash_attn/src/flash_bwd_hdim*.cu
+
+  cores=$(nproc)
+  memory=$(($(awk '/MemAvailable/ {print $2}' /proc/meminfo) / 1048576))
+  jobs=${MAX_JOBS:-$((memory / 5 < cores ? memory / 5 : cores))} # a unit's compiler passes peak at about 5 GB
+  numbers=${archs//sm_/}
+  say "flash-attn $version ($variant, $archs): $((jobs > 0 ? jobs : 1)) job(s), $(nvcc --version | sed -n 's/.*, V/nvcc /p')"
+  export MAX_JOBS=$((jobs > 0 ? jobs : 1)) NVCC_THREADS=1 FLASH_ATTN_CUDA_ARCHS=${numbers//,/;} FLASH_ATTENTION_FORCE_BUILD=TRUE
+  export NVCC_APPEND_FLAGS="$flags" CFLAGS="${flags# }" CXXFLAGS="${flags# }" SOURCE_DATE_EPOCH=315532800
+  # ninja's lines name whole commands: one short line a unit is enough, and errors stay whole.
+  /opt/venv/bin/python setup.py -q bdist_wheel --dist-dir /tmp/build/dist 2>&1 |
+    sed -u -nE 's#^(\[[0-9]+/[0-9]+\]).*/(flash_[a-z0-9_]+)\.o.*#\1 \2#p; /error|FAILED|Killed|No space/p' || true
+  compgen -G "/tmp/build/dist/flash_attn-$version-*.whl" >/dev/null || fail "flash-attn $version did not compile: the lines above name the unit ('Killed' means out of memory: set MAX_JOBS=1)."
+  /opt/venv/bin/python -m wheel tags --remove --build "1$variant${archs//[_,]/}" /tmp/build/dist/*.whl >/dev/null
+  mv /tmp/build/dist/*.whl "$dest/"
+}
+
+unpack() {
+  local wheel=$1 dest=$2 site
+  site=$(/opt/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  mkdir -p "$dest$site"
+  # A wheel of this kind (no scripts, no data folder) is installed by being unpacked; RECORD comes with it.
+  /opt/venv/bin/python -m zipfile -e "$wheel" "$dest$site"
+  echo docker >"$(echo "$dest$site"/flash_attn-*.dist-info)/INSTALLER"
+  find "$dest" -exec touch -h -d @315532800 {} +
+  /opt/venv/bin/python -m compileall -q -s "$dest" -p / --invalidation-mode timestamp "$dest" >/dev/null || true
+  find "$dest" -exec touch -h -d @315532800 {} +
+}
+
+command=${1:?usage: flash-attn.sh resolve|build|unpack …}
+shift
+case "$command" in resolve | build | unpack) "$command" "$@" ;; *) fail "flash-attn.sh knows no '$command'." ;; esac
