@@ -72,9 +72,9 @@ build() {
   cd "$source"
 
   if [ "$variant" = lean ]; then for flag in $lean_off; do flags="$flags -DFLASHATTENTION_DISABLE_$flag"; done; fi
-  merge_units 4 csrc/flash_attn/src/flash_fwd_hdim*.cu
-  merge_units 4 csrc/flash_attn/src/flash_fwd_split*.cu
-  merge_units 2 csrc/flash_attn/src/flash_bwd_hdim*.cu
+  merge_units 6 csrc/flash_attn/src/flash_fwd_hdim*.cu
+  merge_units 6 csrc/flash_attn/src/flash_fwd_split*.cu
+  merge_units "$([ "$variant" = lean ] && echo 4 || echo 2)" csrc/flash_attn/src/flash_bwd_hdim*.cu
 
   cores=$(nproc)
   memory=$(($(awk '/MemAvailable/ {print $2}' /proc/meminfo) / 1048576))

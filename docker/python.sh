@@ -47,6 +47,7 @@ move cudnn nvidia/cudnn
 move cublas nvidia/cublas
 move cuda-sparse nvidia/cusparse nvidia/cusparselt nvidia/cusolver
 move cuda-rest nvidia/nccl nvidia/cufft nvidia/cuda_nvrtc nvidia/curand nvidia/nvjitlink nvidia/cuda_cupti nvidia/cufile nvidia/cuda_runtime
+move torch-cuda torch/lib/libtorch_cuda.so torch/lib/libtorch_cuda_linalg.so
 move torch torch
 move triton-xformers triton xformers
 mkdir -p "$dest/packages/opt"

@@ -1,0 +1,148 @@
+# The workspace image: CUDA 12.4 toolkit, PyTorch 2.8, xFormers, FlashAttention-2 and `verify`.
+#
+#   base ──► os ──► tools ──► toolkit        CUDA 12.4 compiler, headers, cudart
+#             │       └─────► python         the locked Python stack, split into layers
+#             │                 └──► flash-attn-build ──► wheel (exported to the wheelhouse)
+#             │                                 flash-attn    the chosen wheel as a layer
+#             └──► runtime-tree ──► proof-runtime ──► runtime
+#                     └──► devel-tree ──► proof-devel ──► devel (default)
+#
+# Big trees come by COPY --link from their own stages: an OS update changes the OS layer and nothing else. The proof
+# stages run `verify` on the finished tree; the final stages take a file from them, so a bad stack does not build.
+# `make image` resolves BASE and FLASH_ATTN_WHEEL and passes mirrors and a private CA as secrets, which leave no trace.
+# No "syntax" line: it would pull a front end from a registry.
+
+ARG BASE=debian:trixie-slim
+
+FROM ${BASE} AS base
+# The base's own shell settings and NVIDIA's cuda-compat: its libcuda on the loader path is error 804 on GeForce cards.
+RUN packages=$(dpkg-query -W -f '${Package} ' 'cuda-compat*' 2>/dev/null); \
+    { [ -z "$packages" ] || apt-get purge -y -qq $packages; } && rm -rf /usr/local/cuda*/compat
+
+FROM base AS os
+ARG PYTHON_VERSION=""
+RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
+    --mount=type=bind,source=docker/apt-runtime.txt,target=/docker/apt-runtime.txt \
+    --mount=type=bind,source=docker/os.sh,target=/docker/os.sh \
+    --mount=type=secret,id=network --mount=type=secret,id=ca \
+    sh /docker/apt.sh /docker/apt-runtime.txt && sh /docker/os.sh
+
+FROM os AS tools
+ARG PYTHON_VERSION=""
+RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
+    --mount=type=bind,source=docker/apt-python.txt,target=/docker/apt-python.txt \
+    --mount=type=secret,id=network --mount=type=secret,id=ca \
+    sh /docker/apt.sh /docker/apt-python.txt
+
+# Which Python the base has decides which FlashAttention wheel fits: `make image` asks for this file first.
+FROM tools AS python-tag-file
+ARG PYTHON_VERSION=""
+RUN python${PYTHON_VERSION:-3} -c 'import sys; print("cp%d%d" % sys.version_info[:2])' >/python-tag
+FROM scratch AS python-tag
+COPY --from=python-tag-file /python-tag /python-tag
+
+FROM tools AS toolkit
+RUN --mount=type=bind,source=docker/toolkit.sh,target=/docker/toolkit.sh \
+    --mount=type=secret,id=network --mount=type=secret,id=ca \
+    bash /docker/toolkit.sh /layers/toolkit && find /layers -exec touch -h -d @315532800 {} +
+
+FROM tools AS python
+ARG PYTHON_VERSION=""
+RUN --mount=type=bind,source=docker/python.sh,target=/docker/python.sh \
+    --mount=type=bind,source=docker/requirements.txt,target=/docker/requirements.txt \
+    --mount=type=bind,source=docker/requirements-build.txt,target=/docker/requirements-build.txt \
+    --mount=type=secret,id=network --mount=type=secret,id=ca \
+    --mount=type=cache,target=/root/.cache/uv,sharing=locked \
+    bash /docker/python.sh /docker/requirements.txt /layers
+
+FROM os AS runtime-tree
+COPY --link --from=python /layers/cudnn/ /
+COPY --link --from=python /layers/cublas/ /
+COPY --link --from=python /layers/cuda-sparse/ /
+COPY --link --from=python /layers/cuda-rest/ /
+COPY --link --from=python /layers/torch-cuda/ /
+COPY --link --from=python /layers/torch/ /
+COPY --link --from=python /layers/triton-xformers/ /
+COPY --link --from=python /layers/packages/ /
+ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    LANG=C.UTF-8 \
+    VIRTUAL_ENV=/opt/venv
+
+# Compiles the wheel; only `--target wheel` runs it, when the wheelhouse has none that fits.
+FROM runtime-tree AS flash-attn-build
+ARG FLASH_ATTN_VARIANT=lean
+ARG FLASH_ATTN_ARCHS=sm_80
+ARG MAX_JOBS=""
+COPY --link --from=toolkit /layers/toolkit/ /
+ENV CUDA_HOME=/usr/local/cuda PATH=/usr/local/cuda/bin:/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+RUN --mount=type=bind,source=docker/flash-attn.sh,target=/docker/flash-attn.sh \
+    --mount=type=secret,id=network --mount=type=secret,id=ca \
+    bash /docker/flash-attn.sh build "${FLASH_ATTN_VARIANT}" "${FLASH_ATTN_ARCHS}" /wheel
+FROM scratch AS wheel
+COPY --from=flash-attn-build /wheel/ /
+
+# The named context `wheelhouse` holds exactly the chosen wheel, or nothing (FLASH_ATTN=none).
+FROM scratch AS wheelhouse
+FROM runtime-tree AS flash-attn
+RUN --mount=type=bind,source=docker/flash-attn.sh,target=/docker/flash-attn.sh --mount=type=bind,from=wheelhouse,target=/wheelhouse \
+    mkdir -p /layers/flash-attn/opt && \
+    for wheel in /wheelhouse/*.whl; do [ ! -e "$wheel" ] || bash /docker/flash-attn.sh unpack "$wheel" /layers/flash-attn || exit 1; done && \
+    find /layers -exec touch -h -d @315532800 {} +
+
+# The project's own files, with fixed modes and one old date: a layer's bytes depend on contents, not on the checkout.
+FROM os AS project
+COPY docker/profile.sh docker/entrypoint.sh docker/requirements.txt LICENSE /from/
+COPY workspace-skeleton /from/skeleton
+COPY verify /from/verify
+RUN install -D -m 644 /from/profile.sh /layers/project/etc/profile.d/workspace.sh && \
+    install -D -m 755 /from/entrypoint.sh /layers/project/opt/verify/entrypoint.sh && \
+    install -m 644 /from/requirements.txt /from/LICENSE /layers/project/opt/verify/ && \
+    cp -r /from/skeleton /from/verify /layers/project/opt/verify/ && chmod -R u=rwX,go=rX /layers && \
+    find /layers -exec touch -h -d @315532800 {} +
+
+# What the image knows about itself. Reads the installed packages, so it cannot claim what is not there.
+FROM runtime-tree AS facts
+COPY --link --from=flash-attn /layers/flash-attn/ /
+COPY --link --from=toolkit /layers/toolkit/ /
+COPY --link --from=project /layers/project/ /
+ARG FACTS="{}"
+RUN --mount=type=bind,source=docker/requirements.txt,target=/docker/requirements.txt --mount=type=bind,from=wheelhouse,target=/wheelhouse \
+    for target in runtime devel; do \
+      /opt/venv/bin/python -B -m verify.manifest --target $target --lock /docker/requirements.txt --wheelhouse /wheelhouse --facts "$FACTS" \
+        --out /facts/$target/opt/verify/image.json || exit 1; \
+    done && find /facts -exec touch -h -d @315532800 {} +
+
+FROM runtime-tree AS workspace-tree
+COPY --link --from=flash-attn /layers/flash-attn/ /
+COPY --link --from=project /layers/project/ /
+# Caches stay on the volume, so that a second start is warm; entrypoint.sh moves them when it is not writable.
+# NVIDIA_REQUIRE_CUDA holds for driver 550 (CUDA 12.4) and newer. LD_LIBRARY_PATH stays unset: torch finds its libraries by
+# RPATH, and cuDNN's sub-libraries and libstdc++ would follow the variable.
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    NVIDIA_REQUIRE_CUDA="cuda>=12.4" \
+    HF_HOME=/workspace/.cache/huggingface \
+    PIP_CACHE_DIR=/workspace/.cache/pip \
+    TORCHINDUCTOR_CACHE_DIR=/workspace/.cache/inductor \
+    TRITON_CACHE_DIR=/workspace/.cache/triton \
+    XDG_CACHE_HOME=/workspace/.cache
+WORKDIR /workspace
+EXPOSE 8888 6006
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/verify/entrypoint.sh"]
+CMD ["bash", "-l"]
+
+FROM workspace-tree AS runtime-ready
+COPY --link --from=facts /facts/runtime/ /
+FROM runtime-ready AS proof-runtime
+RUN --network=none verify run --about image --no-progress && install -D -m 644 /dev/null /proof/opt/verify/proven && touch -d @315532800 /proof/opt/verify/proven
+FROM runtime-ready AS runtime
+COPY --link --from=proof-runtime /proof/ /
+
+FROM workspace-tree AS devel-ready
+ENV CUDA_HOME=/usr/local/cuda PATH=/usr/local/cuda/bin:/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+COPY --link --from=toolkit /layers/toolkit/ /
+COPY --link --from=facts /facts/devel/ /
+FROM devel-ready AS proof-devel
+RUN --network=none verify run --about image --no-progress && install -D -m 644 /dev/null /proof/opt/verify/proven && touch -d @315532800 /proof/opt/verify/proven
+FROM devel-ready AS devel
+COPY --link --from=proof-devel /proof/ /
