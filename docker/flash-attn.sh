@@ -83,12 +83,14 @@ build() {
   say "flash-attn $version ($variant, $archs): $((jobs > 0 ? jobs : 1)) job(s), $(nvcc --version | sed -n 's/.*, V/nvcc /p')"
   export MAX_JOBS=$((jobs > 0 ? jobs : 1)) NVCC_THREADS=1 FLASH_ATTN_CUDA_ARCHS=${numbers//,/;} FLASH_ATTENTION_FORCE_BUILD=TRUE
   export NVCC_APPEND_FLAGS="$flags" CFLAGS="${flags# }" CXXFLAGS="${flags# }" SOURCE_DATE_EPOCH=315532800
+  local started=$SECONDS
   # ninja's lines name whole commands: one short line a unit is enough, and errors stay whole.
   /opt/venv/bin/python setup.py -q bdist_wheel --dist-dir /tmp/build/dist 2>&1 |
     sed -u -nE 's#^(\[[0-9]+/[0-9]+\]).*/(flash_[a-z0-9_]+)\.o.*#\1 \2#p; /error|FAILED|Killed|No space/p' || true
   compgen -G "/tmp/build/dist/flash_attn-$version-*.whl" >/dev/null || fail "flash-attn $version did not compile: the lines above name the unit ('Killed' means out of memory: set MAX_JOBS=1)."
   /opt/venv/bin/python -m wheel tags --remove --build "1$variant${archs//[_,]/}" /tmp/build/dist/*.whl >/dev/null
   mv /tmp/build/dist/*.whl "$dest/"
+  say "built in $(((SECONDS - started) / 60)) min, $(times | awk 'NR == 2 { split($1, t, "m"); print t[1] }') core-minutes"
 }
 
 unpack() {

@@ -12,6 +12,6 @@ if ! "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 
 fi
 rm -rf "$venv"
 "$python" -m venv "$venv"
-"$venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$(dirname "$0")/requirements-dev.txt" ||
+"$venv/bin/pip" install -qq --disable-pip-version-check --require-hashes -r "$(dirname "$0")/requirements-dev.txt" ||
   { rm -rf "$venv"; die "pip could not install the development tools: the Python index does not answer (PIP_INDEX_URL), or a hash differs ('make lock')."; }
 touch "$venv/ready"
