@@ -107,7 +107,7 @@ def run(
     stdin: str = "",
     cwd: str | os.PathLike[str] | None = None,
 ) -> Child:
-    """Run `argv` in its own session and wait at most `timeout` seconds; whatever is left of it is killed.
+    """Run `argv` in a process group of its own and wait at most `timeout` seconds; whatever is left of it is killed.
 
     `env` replaces the environment. OSError when the program cannot be started.
     """

@@ -13,6 +13,7 @@ import importlib.util
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from verify.core import UsageError
@@ -66,6 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader (head, less) went away; Python would complain once more while closing the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except Exception as error:
+        # A defect of this program is no verdict on the machine, and Python's own exit code 1 would read as one.
+        traceback.print_exc()
+        print(f"error: verify itself stopped with {type(error).__name__}: {error}", file=sys.stderr)
         return 2
 
 

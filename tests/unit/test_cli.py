@@ -99,6 +99,17 @@ def test_bad_arguments_are_one_sentence_and_code_2(
     assert len(error.strip().splitlines()) == 1
 
 
+def test_a_defect_of_verify_is_no_verdict(
+    shipped: dict[str, Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> dict[str, Check]:
+        raise core.DefinitionError("check a.b has no docstring")
+
+    monkeypatch.setattr(core, "discover", broken)
+    assert cli.main(["run"]) == 2
+    assert "error: verify itself stopped with DefinitionError: check a.b has no docstring" in capsys.readouterr().err
+
+
 def test_help_says_what_is_required_when(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "--help"])

@@ -1,5 +1,6 @@
 import errno
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -338,3 +339,63 @@ def test_a_card_that_answers_nothing_is_still_a_card() -> None:
     assert found["name"] == ""
     assert found["power"] is None
     assert found["throttle"] == []
+
+
+def test_both_ways_xformers_writes_its_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "flash.py"
+    path.write_text('    FLASH_VER_MIN = (2, 7, 1)\n    FLASH_VER_LAST = parse_version("2.8.2")  # inclusive\n')
+    assert software.bound(path, "FLASH_VER_MIN") == "2.7.1"
+    assert software.bound(path, "FLASH_VER_LAST") == "2.8.2"
+    assert software.bound(None, "FLASH_VER_LAST") == ""
+
+
+DRIVER = """
+#include <stdlib.h>
+#include <string.h>
+int cuDriverGetVersion(int *v) { *v = 12040; return 0; }
+int cuInit(unsigned f) { if (INIT < 0) abort(); return INIT; }
+int cuDeviceGetCount(int *n) { *n = 1; return 0; }
+int cuDeviceGet(int *d, int i) { *d = i; return 0; }
+int cuDeviceGetName(char *s, int n, int d) { strncpy(s, "Made Up", n); return 0; }
+int cuDeviceTotalMem_v2(size_t *b, int d) { *b = 1u << 30; return 0; }
+int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 8 : a == 76 ? 9 : a == 16 ? 114 : 0; return 0; }
+"""
+
+
+def ask_made_up_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> tuple[dict[str, object], str]:
+    folder.mkdir()
+    library = folder / "libcuda.so.1"
+    argv = ["gcc", "-shared", "-fPIC", f"-DINIT=({code})", "-x", "c", "-", "-o", str(library)]
+    assert not child.run(argv, timeout=60, stdin=DRIVER).ending[0]
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    problems: dict[str, str] = {}
+    said = driver.ask("cuda", problems)
+    assert said["libcuda"] == str(library.resolve())
+    return said, problems.get("driver.cuda", "")
+
+
+needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not here")
+
+
+@needs_gcc
+def test_a_made_up_driver_answers_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, problem = ask_made_up_driver(tmp_path / "lib", monkeypatch, 0)
+    assert (said["version"], said["cuinit"], said["devices"], problem) == (12040, 0, 1, "")
+    (gpu,) = driver.merge(said["gpus"], [])  # type: ignore[arg-type]
+    assert (gpu.name, gpu.sm, gpu.sm_count, gpu.memory) == ("Made Up", "sm_89", 114, 1 << 30)
+
+
+@needs_gcc
+def test_cuda_compat_is_seen_by_the_file_that_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, problem = ask_made_up_driver(tmp_path / "compat", monkeypatch, 804)
+    assert (said["cuinit"], said.get("devices"), problem) == (804, None, "")
+
+
+@needs_gcc
+def test_a_libcuda_that_aborts_in_cuinit_does_not_take_the_reader_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, problem = ask_made_up_driver(tmp_path / "lib", monkeypatch, -1)
+    assert said["version"] == 12040
+    assert "cuinit" not in said
+    assert "abort" in problem

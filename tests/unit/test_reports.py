@@ -40,6 +40,17 @@ def test_json_follows_the_published_schema(mixed: Run) -> None:
     assert data["ok"] is False
 
 
+def test_json_has_no_nan() -> None:
+    nan = float("nan")
+    run = helpers.run_of(
+        helpers.result(data={"ratio": nan, "inner": [float("inf")]}), samples=(Sample("a", "s", "lower", (nan, 1.0)),)
+    )
+    data = json.loads(json_.render(run), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    jsonschema.validate(data, json_.schema())
+    assert data["samples"][0]["values"] == [None, 1.0]
+    assert data["results"][0]["data"] == {"ratio": None, "inner": [None]}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -144,6 +155,13 @@ def test_text_is_loud_when_not_and_gives_the_fix(mixed: Run) -> None:
     assert "│ → Install 0.23.0." in shown
     assert shown.index("torchvision 0.22.1") < shown.index("→ Install 0.23.0.")
     assert [n for n in shown.splitlines()[-2:] if n.startswith("FAIL  9 checks in ")]
+
+
+def test_text_says_a_common_failure_once() -> None:
+    run = helpers.run_of(*(helpers.result(f"gpu.{n}", Status.FAIL, "Required, but skipped: no GPU.") for n in "abc"))
+    shown = text.render(run)
+    assert "│ FAIL gpu.a, b, c" in shown
+    assert shown.count("no GPU.") == 1
 
 
 def test_text_says_a_common_reason_for_skips_once(mixed: Run) -> None:

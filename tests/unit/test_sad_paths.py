@@ -75,8 +75,25 @@ FAILS: list[tuple[str, Break, str, str]] = [
     ("container.limits", facts("container.nofile", 256), "256 files", "--ulimit nofile"),
     ("workspace.folders", on("workspace", exists=False), "/workspace does not exist", "entrypoint"),
     ("workspace.folders", on("models", exists=False), "no models", "mkdir /workspace/models"),
-    ("workspace.writable", on("output", writable=False, problem="EACCES", owner=1000), "belongs to user 1000", "PUID"),
-    ("workspace.writable", on("output", writable=False, problem="ENOSPC"), "the disk is full", "PUID"),
+    (
+        "workspace.folders",
+        all_of(on("models", exists=False), on("workspace", writable=False, readonly=True)),
+        "mounted read-only",
+        "without :ro",
+    ),
+    (
+        "workspace.writable",
+        on("output", writable=False, problem="EACCES", owner=1000),
+        "belongs to user 1000",
+        "-v $PWD",
+    ),
+    (
+        "workspace.writable",
+        all_of(on("output", writable=False, problem="EACCES", owner=1000), facts("container.uid", 12345)),
+        "belongs to user 1000",
+        "PUID",
+    ),
+    ("workspace.writable", on("output", writable=False, problem="ENOSPC"), "the disk is full", "-v $PWD"),
     ("workspace.caches", on("HF_HOME", writable=False, readonly=True), "mounted read-only", "entrypoint"),
     ("workspace.caches", on("TRITON_CACHE_DIR", noexec=True), "noexec", "exec"),
     (
@@ -167,6 +184,15 @@ FAILS: list[tuple[str, Break, str, str]] = [
     ("stack.family", installed("torchvision", "0.22.1"), "torchvision 0.22.1 does not belong", "torchvision==0.23.*"),
     ("stack.family", installed("torchaudio", "2.7.1"), "torchaudio 2.7.1", "torchaudio==2.8.*"),
     ("stack.family", installed("triton", "3.5.0"), "triton 3.5.0", "triton==3.4.*"),
+    (
+        "stack.family",
+        all_of(
+            installed("torch", "3.1.0"),
+            facts("python.conflicts", ("torchvision 0.22.1 requires torch==2.7.1, but 3.1.0 is installed",)),
+        ),
+        "requires torch==2.7.1",
+        "made for torch 3.1.0",
+    ),
     ("stack.family", installed("triton", None), "triton is not installed", "triton==3.4.*"),
     (
         "stack.torch_pins",
@@ -217,14 +243,13 @@ WARNS: list[tuple[str, Break, str]] = [
     (
         "container.processors",
         all_of(facts("container.cpu_limit", 2.0), facts("system.cpus_usable", 48)),
-        "torch sees 48",
+        "torch sees 48 cores",
     ),
     (
         "workspace.caches",
         lambda m: change(m, "disks", tuple(d for d in m.disks if not d.name.isupper())),
         "No cache folder",
     ),
-    ("stack.family", installed("torch", "3.1.0"), "not known here"),
     (
         "stack.flash_attention_range",
         all_of(installed("flash-attn", "2.8.3"), variables(XFORMERS_IGNORE_FLASH_VERSION_CHECK="1")),
@@ -261,6 +286,7 @@ SILENT: list[tuple[str, str, Break]] = [
     ("an unmapped user with USER set", "environment.user", all_of(facts("container.user", ""), variables(USER="me"))),
     ("a home that cannot be written, with caches elsewhere", "environment.user", on("home", writable=False)),
     ("a package nobody locked", "stack.lock", installed("polars", "1.0")),
+    ("a torch newer than the table", "stack.family", installed("torch", "3.1.0")),
     ("a local version", "stack.lock", installed("torch", "2.8.0+cu128")),
     ("another cuDNN-free package missing", "stack.family", installed("torchaudio", None)),
     ("threads limited by hand", "container.processors", all_of(

@@ -52,8 +52,9 @@ def c_compiler(m: Machine) -> Outcome:
     """
     missing = [n for n, p in (("gcc", m.toolkit.gcc), ("g++", m.toolkit.gxx)) if not p]
     if missing:
+        subject = " and ".join(missing) + (" are" if len(missing) > 1 else " is")
         return fail(
-            f"{' and '.join(missing)} is not on PATH, so torch.compile and Triton cannot build their host code.",
+            f"{subject} not on PATH, so torch.compile and Triton cannot build their host code.",
             hint=f"Install it ({APT}); every target of the image has it.",
         )
     if stop := blocked(m):
@@ -152,6 +153,11 @@ def nvcc_matches_torch(m: Machine) -> Outcome:
     return pass_(f"nvcc {toolkit}, torch built with CUDA {torch}: one major.")
 
 
+def is_elf(path: Path) -> bool:
+    """Whether a file is there and starts as machine code does."""
+    return path.is_file() and path.read_bytes()[:4] == b"\x7fELF"
+
+
 @check(needs="nvcc", timeout=240)
 def nvcc_compiles(m: Machine) -> Outcome:
     """nvcc compiles a kernel to machine code for every declared GPU."""
@@ -162,9 +168,10 @@ def nvcc_compiles(m: Machine) -> Outcome:
             made = f"{where}/{target}.cubin"
             argv = [m.toolkit.nvcc, "-cubin", f"-arch={target}", str(SOURCES / "kernel.cu"), "-o", made]
             ended = build(argv, where)
-            if ended.ending[0] or Path(made).read_bytes()[:4] != b"\x7fELF":
+            if ended.ending[0] or not is_elf(Path(made)):
+                why = cause(ended) if ended.ending[0] else "it ends well and writes no machine code"
                 return fail(
-                    f"nvcc {m.toolkit.version} does not compile a kernel for {target}: {cause(ended)}.",
+                    f"nvcc {m.toolkit.version} does not compile a kernel for {target}: {why}.",
                     hint="The line names what is missing: a header of the toolkit, or a host compiler nvcc accepts.",
                     data={"output": ended.tail},
                 )
@@ -195,7 +202,10 @@ def torch_compile(m: Machine) -> Outcome:
         env = {**dict.fromkeys(names, where), "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"}
         ended, said = script("compiled_function.py", timeout=280, env=env)
     return judge_script(
-        ended, said, "torch.compile", "The line names the cause; compilers.c_compiler checks g++ alone."
+        ended,
+        said,
+        "torch.compile",
+        "The line names the cause; the other checks of this file try gcc, g++ and the headers alone.",
     )
 
 
@@ -212,6 +222,7 @@ def judge_script(ended: child.Child, said: object, what: str, hint: str) -> Outc
         lines = [line for line in ended.stderr.splitlines() if line.strip()] or [ended.ending[1]]
         named = [ln for ln in lines if re.search(r"(fatal )?error: |Error: |KeyError|cannot find", ln)]
         text = ended.ending[1] if ended.timed_out else (named or lines)[-1].strip()
+        text = re.sub(r"\S*/verify-[^/\s]+/(?:\S*/)?", "", text)  # the scratch folder's name says nothing
         return fail(f"{what} does not compile here: {text[:300].rstrip('.')}.", hint=hint, data={"output": ended.tail})
     if not isinstance(said, dict):
         return fail(f"{what} ended without a result.", hint=hint, data={"output": ended.tail})

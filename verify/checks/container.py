@@ -164,7 +164,7 @@ def processors(m: Machine) -> Outcome:
     if m.env.get("OMP_NUM_THREADS", "").isdigit() and int(m.env["OMP_NUM_THREADS"]) <= 2 * cores:
         return pass_(f"Quota {quota:g} of {seen} cores, OMP_NUM_THREADS={m.env['OMP_NUM_THREADS']}.", data=data)
     return warn(
-        f"The container may use {quota:g} cores and torch sees {seen}: its threads will wait for each other.",
+        f"The CPU quota is {quota:g} and torch sees {seen} cores: its threads will wait for each other.",
         hint=f"Set OMP_NUM_THREADS={cores}, or start the container with --cpuset-cpus instead of --cpus.",
         data=data,
     )

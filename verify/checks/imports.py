@@ -127,19 +127,16 @@ def packages(m: Machine) -> Outcome:
 
 
 def judge(found: Iterable[Imported]) -> Outcome:
-    """A failure names each package that cannot be imported, the guilty one first."""
+    """A failure names each package that cannot be imported, and the guilty one."""
     listed = list(found)
     bad = [i for i in listed if i.error]
     if not bad:
         return pass_(f"{len(listed)} modules import.", data={"modules": [i.module for i in listed]})
-    guilty = {culprit(i): i for i in bad}
-    texts = [f"{name} cannot be imported: {last_line(i.error)}" for name, i in guilty.items()]
-    others = [i.module for i in bad if culprit(i) != i.module]
-    tail = f" That takes {', '.join(others)} down too." if others else ""
-    first = next(iter(guilty.items()))
+    texts = [f"{blame(i)}: {last_line(i.error)}" for i in bad]
+    first = bad[0]
     return fail(
-        f"{'; '.join(texts[:4])}.{tail}",
-        hint=remedy(first[0], first[1].error),
+        f"{'; '.join(texts[:4])}.",
+        hint=remedy(culprit(first), first.error),
         data={i.module: {"error": i.error, "output": i.output[-2000:]} for i in bad},
     )
 
@@ -154,6 +151,13 @@ def culprit(one: Imported) -> str:
     """The package to blame: xformers.ops imports flash_attn and falls with it."""
     blamed = re.search(r"flash_attn|Flash-Attention version", one.error)
     return "flash_attn" if blamed and one.module.startswith("xformers") else one.module
+
+
+def blame(one: Imported) -> str:
+    """The subject of the sentence about a failed import."""
+    guilty = culprit(one)
+    because = "" if guilty == one.module else f" because of {guilty}"
+    return f"{one.module} cannot be {'used' if 'extension does not load' in one.error else 'imported'}{because}"
 
 
 def remedy(name: str, error: str) -> str:

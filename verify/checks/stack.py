@@ -88,10 +88,11 @@ def family(m: Machine) -> Outcome:
     version = m.package("torch")
     wanted = FAMILY.get(".".join(version.split(".")[:2]))
     if wanted is None:
-        return warn(
-            f"Which torchvision and triton belong to torch {version} is not known here.",
-            hint="Add the release to FAMILY in verify/checks/stack.py.",
-        )
+        # A torch newer than the table: the packages' own requirements decide.
+        unmet = [c for c in m.python.conflicts if c.startswith(RELATIVES) or (c.startswith("torch ") and "triton" in c)]
+        if unmet:
+            return fail(f"{_some(unmet)}.", hint=f"Install the releases made for torch {public(version)} with {AGAIN}.")
+        return pass_(f"torch {version} and its relatives require each other in the versions installed.")
     pairs = [(n, m.package(n), w) for n, w in zip(RELATIVES, wanted, strict=True)]
     bad = [(n, has, w) for n, has, w in pairs if has and not has.startswith(f"{w}.")]
     if bad:
@@ -135,7 +136,7 @@ def xformers_build(m: Machine) -> Outcome:
     if built != mine:
         return fail(
             f"xFormers {version} was built for torch {built}, here is torch {mine}: its extension will not load.",
-            hint=f"{AGAIN} the xformers that belongs to torch {public(mine)} (2.8.0: xformers==0.0.32.post2).",
+            hint=f"Install the xFormers made for torch {public(mine)} (for 2.8.0: {AGAIN} xformers==0.0.32.post2).",
         )
     return pass_(f"xFormers {version} was built for torch {built} ({m.python.xformers_archs}).")
 

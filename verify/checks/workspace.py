@@ -20,6 +20,15 @@ def _why(d: Disk) -> str:
     }.get(d.problem, d.problem or "not writable")
 
 
+def _mount(m: Machine) -> str:
+    if m.container.uid == 0:
+        return "Mount a volume on /workspace, without :ro: -v $PWD/workspace:/workspace."
+    return (
+        f"Mount a folder that user {m.container.uid} may write on /workspace, or start as root with "
+        "-e PUID=$(id -u) -e PGID=$(id -g) instead of --user."
+    )
+
+
 @check(needs="image", about="container")
 def folders(m: Machine) -> Outcome:
     """/workspace has the folders models, data, output and scripts."""
@@ -31,9 +40,11 @@ def folders(m: Machine) -> Outcome:
         )
     missing = [name for name in WORKSPACE if not (d := m.disk(name)) or not d.exists]
     if missing:
+        hint = f"The entrypoint makes them; by hand: mkdir {' '.join(f'/workspace/{n}' for n in missing)}."
         return fail(
-            f"/workspace has no {', '.join(missing)}.",
-            hint=f"mkdir {' '.join(f'/workspace/{n}' for n in missing)}; the entrypoint makes them where it may write.",
+            f"/workspace has no {', '.join(missing)}"
+            + ("." if top.writable else f" and cannot be written: {_why(top)}."),
+            hint=hint if top.writable else _mount(m),
             data={"missing": missing},
         )
     return pass_(f"/workspace ({top.fstype}) has {', '.join(WORKSPACE)}.")
@@ -52,8 +63,7 @@ def writable(m: Machine) -> Outcome:
         user = m.container.user or m.container.uid
         return fail(
             f"{out.path} cannot be written by user {user}: {_why(out)}.",
-            hint="Set PUID and PGID to the owner of the mounted folder (-e PUID=$(id -u) -e PGID=$(id -g)), "
-            "or mount it without :ro.",
+            hint=_mount(m),
             data={"owner": out.owner, "uid": m.container.uid},
         )
     closed = [n for n in ("models", "data", "scripts") if (d := m.disk(n)) and d.exists and not d.writable]

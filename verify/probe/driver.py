@@ -17,7 +17,7 @@ from typing import Any
 from verify import child
 from verify.facts import DeviceNode, Driver, Gpu
 from verify.probe import Problems, attempt
-from verify.probe.folders import mount_table
+from verify.probe.folders import mount_table, under
 
 TIMEOUT = 25.0  # cuInit takes up to 10 s on eight GPUs without persistence mode
 
@@ -114,7 +114,7 @@ def read(problems: Problems) -> tuple[Driver, tuple[Gpu, ...]]:
         nodes=devices,
         libcuda=libcuda,
         libcuda_size=attempt(problems, "driver.libcuda_size", lambda: os.path.getsize(libcuda) if libcuda else 0, 0),
-        libcuda_mounted=(libcuda in table) if libcuda else None,
+        libcuda_mounted=under(libcuda, table) != "/" if libcuda else None,
         libcuda_in_ldconfig="libcuda.so.1 " in cache,
         libcuda_linkable=linkable(cache, libcuda, dict(os.environ)),
         cuda=cuda.get("version"),

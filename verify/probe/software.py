@@ -77,6 +77,11 @@ def search(path: Path | None, pattern: str) -> str:
     return found[1] if found else ""
 
 
+def bound(flash: Path | None, name: str) -> str:
+    """A bound of the FlashAttention versions xFormers accepts: parse_version("2.8.2"), or (2, 8, 0) up to 0.0.31."""
+    return ".".join(re.findall(r"\d+", search(flash, rf"{name} = (?:parse_version)?\((.*?)\)")))
+
+
 def read(problems: Problems) -> Python:
     """The running interpreter and what is installed for it."""
     dists = attempt(problems, "python.packages", installed, {})
@@ -104,8 +109,8 @@ def read(problems: Problems) -> Python:
         torch_cuda=search(torch / "version.py" if torch else None, r"\ncuda\b[^=]*= '([\d.]+)'"),
         xformers_torch=built.get("version", {}).get("torch", ""),
         xformers_archs=built.get("env", {}).get("TORCH_CUDA_ARCH_LIST") or "",
-        xformers_flash_min=search(flash, r'FLASH_VER_MIN = parse_version\("([^"]+)"\)'),
-        xformers_flash_max=search(flash, r'FLASH_VER_LAST = parse_version\("([^"]+)"\)'),
+        xformers_flash_min=bound(flash, "FLASH_VER_MIN"),
+        xformers_flash_max=bound(flash, "FLASH_VER_LAST"),
         bitsandbytes_cuda=tuple(
             sorted(p.stem.removeprefix("libbitsandbytes_cuda") for p in bnb.glob("libbitsandbytes_cuda*.so"))
             if bnb

@@ -42,6 +42,15 @@ def worst(results: Iterable[Result]) -> Status:
     return next((s for s in (*LOUD, Status.PASS) if s in seen), Status.SKIP)
 
 
+def same(results: Iterable[Result]) -> list[tuple[Result, ...]]:
+    """Results that say the very same together, in order: a missing GPU fails a whole file of checks for one reason."""
+    found: dict[tuple[Status, str, str], tuple[Result, ...]] = {}
+    for r in results:
+        key = (r.status, r.message, r.hint)
+        found[key] = (*found.get(key, ()), r)
+    return list(found.values())
+
+
 def skips(results: Iterable[Result]) -> list[tuple[str, str, tuple[Result, ...]]]:
     """(reason, hint, results) of the skipped, one entry per reason, so that a missing GPU is said once."""
     found: dict[tuple[str, str], tuple[Result, ...]] = {}
@@ -105,7 +114,7 @@ def heading(machine: Mapping[str, Any], image: Mapping[str, Any] | None) -> list
     cores, memory = box.get("cpu_limit") or system.get("cpus_usable"), box.get("memory_limit") or system.get("memory")
     parts = [f"{system['os_id']} {system.get('os_version', '')}".strip()] if system.get("os_id") else []
     parts += [box["engine"]] if box.get("engine") else []
-    parts += [f"{cores:g} cores"] if cores else []
+    parts += ["1 core" if cores == 1 else f"{cores:g} cores"] if cores else []
     lines.append([*parts, f"{gib(memory)} of memory"] if memory else parts or ["nothing is known of the machine"])
     if machine.get("recorded"):
         lines.append([f"recorded {machine.get('taken', '')}", "judged from a file, nothing was probed"])

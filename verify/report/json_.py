@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,18 @@ def render(run: Run) -> str:
     data = run.to_dict()
     data["ok"] = run.ok()
     data["counts"] = {str(status): number for status, number in run.counts().items()}
-    return json.dumps(data, indent=1, default=str, ensure_ascii=False, allow_nan=True) + "\n"
+    return json.dumps(finite(data), indent=1, default=str, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """NaN and infinities as null: JSON has no word for them, and strict readers refuse Python's."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return value
 
 
 def schema() -> dict[str, Any]:

@@ -10,7 +10,7 @@ import textwrap
 from dataclasses import dataclass
 
 from verify.core import Result, Run, Status
-from verify.report.group import LOUD, by_file, heading, skips, tally, verdict, worst
+from verify.report.group import LOUD, by_file, heading, same, skips, tally, verdict, worst
 
 GLYPH = {
     Status.PASS: "✔",
@@ -54,12 +54,13 @@ def wrapped(text: str, width: int, first: tuple[Span, ...], style: str = "") -> 
     return lines + [(margin, Span(" " * (indent - len(margin.text))), Span(part, style)) for part in folded[1:]]
 
 
-def finding(result: Result, width: int) -> list[Line]:
-    """One loud result: what, why, and the fix."""
+def finding(results: tuple[Result, ...], width: int) -> list[Line]:
+    """Loud results that say the same: what, why, and the fix."""
+    result = results[0]
     style = STYLE[result.status]
     bar = Span("  │ ", style)
-    head = (bar, Span(f"{str(result.status).upper()} ", style), Span(result.id, "bold"))
-    lines: list[Line] = [head]
+    names = ", ".join((result.id, *(r.id.partition(".")[2] for r in results[1:])))
+    lines = wrapped(names, width, (bar, Span(f"{str(result.status).upper()} ", style)), "bold")
     lines += wrapped(result.message, width, (bar,))
     if result.hint:
         lines += wrapped(result.hint, width, (bar, Span("→ ", "bold cyan")), "cyan")
@@ -105,7 +106,7 @@ def layout(run: Run, width: int, verbose: bool) -> list[Line]:
             lines += facts(tuple(r for r in results if r.status not in LOUD), width)
         if shown:
             lines.append(())
-            lines += [line for r in shown for line in finding(r, width)]
+            lines += [line for group in same(shown) for line in finding(group, width)]
     if waiting := skips(run.results):
         if lines[-1]:
             lines.append(())
