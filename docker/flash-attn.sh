@@ -3,7 +3,8 @@
 #   flash-attn.sh resolve TAG          on the host: decide, and print "variant wheel" (wheel: a path, or "build")
 #   flash-attn.sh build VARIANT ARCHS DEST    inside the build: compile it
 #   flash-attn.sh unpack WHEEL DEST    inside the build: lay a wheel out as a layer
-# FLASH_ATTN=auto|full|lean|none. A wheel's build tag tells what it is: 1fullsm80, 1leansm80.
+# FLASH_ATTN=auto|full|lean|none. auto takes a wheel of the wheelhouse, else builds FLASH_ATTN_BUILD (default: full with 8 or
+# more cores, else lean). A wheel's build tag tells what it is: 1fullsm80, 1leansm80.
 #
 # full  everything the sources offer: 72 kernel units of ~3 core-minutes, ~40 s of each being header parsing.
 # lean  for small machines: no dropout, ALiBi or softcap (calling one raises an error that says so); forward, backward,
@@ -37,6 +38,7 @@ resolve() {
   done
   if [ "$want" = auto ]; then
     if [ "$(nproc)" -ge 8 ]; then want=full; else want=lean; fi
+    want=${FLASH_ATTN_BUILD:-$want}
   fi
   echo "$want build"
 }

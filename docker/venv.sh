@@ -10,6 +10,11 @@ if ! "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 
   apt_update_once
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null || die "apt-get could not install python3-venv."
 fi
+# The unit tests compile small fake drivers.
+if ! command -v gcc >/dev/null && has_apt && [ "$(id -u)" = 0 ]; then
+  apt_update_once
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev >/dev/null || die "apt-get could not install gcc."
+fi
 rm -rf "$venv"
 "$python" -m venv "$venv"
 "$venv/bin/pip" install -qq --disable-pip-version-check --require-hashes -r "$(dirname "$0")/requirements-dev.txt" ||
