@@ -51,7 +51,7 @@ verify: $(VENV)/ready ## Run verify in the image, with the GPU if there is one (
 ##@ Working with the image
 
 .PHONY: shell
-shell: ## A shell in the image, with ./workspace as /workspace
+shell: ## A shell in the image; /workspace is a volume, or a folder with WORKSPACE=./folder
 	@bash docker/compose.sh run --rm workspace
 
 .PHONY: up
