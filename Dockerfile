@@ -17,7 +17,7 @@ ARG BASE=debian:trixie-slim
 FROM ${BASE} AS base
 # The base's own shell settings and NVIDIA's cuda-compat: its libcuda on the loader path is error 804 on GeForce cards.
 RUN packages=$(dpkg-query -W -f '${Package} ' 'cuda-compat*' 2>/dev/null); \
-    { [ -z "$packages" ] || echo "$packages" | xargs apt-get purge -y -qq; } && rm -rf /usr/local/cuda*/compat
+    { [ -z "$packages" ] || apt-get purge -y -qq 'cuda-compat*'; } && rm -rf /usr/local/cuda*/compat
 
 FROM base AS os
 ARG PYTHON_VERSION=""
