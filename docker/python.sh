@@ -25,6 +25,7 @@ python=python${PYTHON_VERSION:-3}
 
 # Files that name the moment or the cache of this build.
 find /opt/venv -name uv_cache.json -delete
+rm -f /opt/venv/.lock
 # One old date on every source, then byte code that records it: the layer is the same bytes in every build, and editing a
 # package's source still takes effect (a hash-based .pyc would cost a read of every source at import).
 find /opt/venv -exec touch -h -d @315532800 {} +
