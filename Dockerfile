@@ -128,7 +128,8 @@ ENV NVIDIA_VISIBLE_DEVICES=all \
     XDG_CACHE_HOME=/workspace/.cache
 WORKDIR /workspace
 EXPOSE 8888 6006
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/verify/entrypoint.sh"]
+# -s: with Docker's --init another init is PID 1, and tini says so at every start unless it is a subreaper.
+ENTRYPOINT ["/usr/bin/tini", "-s", "-g", "--", "/opt/verify/entrypoint.sh"]
 CMD ["bash", "-l"]
 
 FROM workspace-tree AS runtime-ready

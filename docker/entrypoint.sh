@@ -108,7 +108,7 @@ seed() { # folder of the skeleton, folder to fill
       [ ! -d "$target" ] || seed "$source" "$target" || return 1
     elif [ ! -e "$target" ]; then
       part=$(mktemp "$2/.seed-XXXXXX") || { writable "$2"; return 1; }
-      if cp --preserve=mode,timestamps "$source" "$part"; then mv -nT "$part" "$target"; fi
+      if cp --preserve=mode "$source" "$part"; then mv -nT "$part" "$target"; fi
       rm -f "$part"
       [ -e "$target" ] || return 1
     fi

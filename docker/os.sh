@@ -22,8 +22,8 @@ printf '#!/bin/sh\nexec /opt/venv/bin/python -m verify "$@"\n' >/usr/local/bin/v
 chmod 755 /usr/local/bin/verify
 
 mkdir -p /opt/verify/hooks.d /workspace
-# Writable for group 0, which an arbitrary --user usually has (OpenShift gives it): a container without a volume works then.
-chmod 775 /workspace
+# Like /tmp: an arbitrary --user works without a volume, and a new volume takes this mode over.
+chmod 1777 /workspace
 rm -rf /var/log/* /var/cache/ldconfig/* /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid-
 
 # One old date on all that this step wrote: the layer's bytes then depend on the packages alone, not on the day.
