@@ -47,8 +47,14 @@ wait_for_engine() {
 
 configure_engine() {
   mkdir -p /etc/docker
-  # The containerd image store is what keeps zstd layers and multi-step digests; an administrator's own file is left alone.
-  [ -e /etc/docker/daemon.json ] || printf '{\n  "features": { "containerd-snapshotter": true }\n}\n' >/etc/docker/daemon.json
+  # The containerd image store is what keeps zstd layers as they were built; the build cache of every rebuild is some 20 GB and
+  # is kept within bounds. An administrator's own file is left alone.
+  [ -e /etc/docker/daemon.json ] || cat >/etc/docker/daemon.json <<'JSON'
+{
+  "features": { "containerd-snapshotter": true },
+  "builder": { "gc": { "enabled": true, "defaultKeepStorage": "25GB" } }
+}
+JSON
 }
 
 install_engine() {

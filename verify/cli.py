@@ -21,6 +21,7 @@ from verify.core import UsageError
 COMMANDS = (
     "verify.commands.run",
     "verify.commands.show",
+    "verify.commands.doctor",
     "verify.audit_cli",
     "verify.host",
 )

@@ -84,7 +84,8 @@ def test_torch_extension(run: Any, facts: dict[str, Any]) -> None:
     """An extension with torch's headers, pybind11 and a kernel for sm_89: built and loaded on a machine with no GPU."""
     if facts["target"] != "devel":
         pytest.skip("the target runtime has no nvcc")
-    script = f"{EXTENSION}\nimport subprocess, sys\nsys.stdout.flush()\nsubprocess.run(['cuobjdump', '--list-elf', module.__file__], check=True)"
+    listing = "subprocess.run(['cuobjdump', '--list-elf', module.__file__], check=True)"
+    script = f"{EXTENSION}\nimport subprocess, sys\nsys.stdout.flush()\n{listing}"
     done = run("python", "-c", script, environment={"PUID": "1000"})
     assert done.code == 0, done.err
     assert done.out.startswith("/workspace/.cache/torch_extensions/")
