@@ -7,13 +7,13 @@
 # more cores, else lean). A wheel's build tag tells what it is: 1fullsm80, 1leansm80.
 #
 # full  everything the sources offer: 72 kernel units of ~3 core-minutes, ~40 s of each being header parsing.
-# lean  for small machines: no dropout, ALiBi or softcap (calling one raises an error that says so); forward, backward,
-#       causal, varlen, sliding window, GQA and KV-cache decoding for all head dimensions stay.
+# lean  for small machines: no dropout, ALiBi, softcap or sliding window (calling one raises an error that says so);
+#       forward, backward, causal, varlen, GQA and KV-cache decoding for all head dimensions stay.
 set -euo pipefail
 
 version=2.8.2
 sdist_sha256=740a5370f406cbe16155cc6d078ec543a97a137501f32cba89198295e6b80e54
-lean_off="DROPOUT ALIBI SOFTCAP"
+lean_off="DROPOUT ALIBI SOFTCAP LOCAL"
 fail() { echo "error: $*" >&2; exit 1; }
 say() { echo "$*" >&2; }
 
@@ -74,9 +74,10 @@ build() {
   cd "$source"
 
   if [ "$variant" = lean ]; then for flag in $lean_off; do flags="$flags -DFLASHATTENTION_DISABLE_$flag"; done; fi
-  merge_units 6 csrc/flash_attn/src/flash_fwd_hdim*.cu
-  merge_units 6 csrc/flash_attn/src/flash_fwd_split*.cu
-  merge_units "$([ "$variant" = lean ] && echo 4 || echo 2)" csrc/flash_attn/src/flash_bwd_hdim*.cu
+  # Not more at once: ptxas took over 90 minutes for six split-KV units in one file, and 37 s for four.
+  merge_units "$([ "$variant" = lean ] && echo 6 || echo 2)" csrc/flash_attn/src/flash_bwd_hdim*.cu
+  merge_units "$([ "$variant" = lean ] && echo 6 || echo 2)" csrc/flash_attn/src/flash_fwd_hdim*.cu
+  merge_units "$([ "$variant" = lean ] && echo 4 || echo 2)" csrc/flash_attn/src/flash_fwd_split*.cu
 
   cores=$(nproc)
   memory=$(($(awk '/MemAvailable/ {print $2}' /proc/meminfo) / 1048576))

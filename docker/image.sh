@@ -65,7 +65,7 @@ if [ "$wheel" != none ]; then
   cp -l "$wheel" .build/wheel/ 2>/dev/null || cp "$wheel" .build/wheel/
 fi
 say "FlashAttention-2: $variant${wheel:+ ($wheel)}"
-[ "$variant" != lean ] || say "  lean leaves out dropout, ALiBi and softcap: calling one raises an error that says so."
+[ "$variant" != lean ] || say "  lean leaves out dropout, ALiBi, softcap and sliding windows: calling one raises an error that says so."
 
 created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 facts=$(printf '{"created": "%s", "revision": "%s", "base": {"name": "%s", "digest": "%s", "origin": "%s"}, "targets": ["%s"], "driver": "%s"}' \

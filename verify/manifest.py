@@ -21,7 +21,7 @@ SCHEMA = 1
 NVCC = Path("/usr/local/cuda-12.4/bin/nvcc")
 
 # What a lean FlashAttention build leaves out; docker/flash-attn.sh passes the same names to the sources' own switches.
-LEAN_DISABLED = ["alibi", "dropout", "softcap"]
+LEAN_DISABLED = ["alibi", "dropout", "local", "softcap"]
 WHEEL_NAME = re.compile(r"flash_attn-(?P<version>[^-]+)-1(?P<variant>full|lean)(?P<archs>(?:sm\d+[af]?)+)-")
 
 
