@@ -27,7 +27,7 @@ def gpu(nv: Any, handle: Any) -> dict[str, Any]:
     def ask(read: Callable[[], Any]) -> Any:
         try:
             return read()
-        except (nv.NVMLError, AttributeError):
+        except Exception:  # NVMLLibraryMismatchError, of a binding newer than the driver, is no NVMLError
             return None
 
     pci, memory = ask(lambda: nv.nvmlDeviceGetPciInfo(handle)), ask(lambda: nv.nvmlDeviceGetMemoryInfo(handle))
