@@ -60,6 +60,8 @@ def run_one(check: Check, machine: Machine, *, require: Iterable[str] = (), isol
         outcome = _in_child(check, machine)
     else:
         outcome = _in_process(check, machine)
+    if outcome.status is Status.ERROR:
+        outcome = explained(outcome)
     outcome = required(check, outcome, need, frozenset(require))
     seconds = round(time.monotonic() - started, 3)
     return Result(
@@ -89,6 +91,15 @@ def run_all(
         result = run_one(check, machine, require=wanted, isolate=poisoned)
         poisoned = poisoned or result.data.get("ending") == "sticky CUDA error"
         yield result
+
+
+def explained(outcome: Outcome) -> Outcome:
+    """An error with the cause and the fix the doctor knows for its words, if it knows them."""
+    from verify.doctor.diagnosis import hint
+
+    said = "\n".join(str(outcome.data.get(name, "")) for name in ("trace", "output"))
+    known = hint(f"{said}\n{outcome.message}")
+    return replace(outcome, hint=known) if known else outcome
 
 
 def raised(kind: str, text: str, trace: str) -> Outcome:

@@ -20,8 +20,8 @@ def add_parser(commands: Any) -> None:
     listing.add_argument("--about", action="extend", type=words(ABOUT), metavar="A[,A]", help=", ".join(ABOUT))
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(run=list_checks)
-    explain = commands.add_parser("explain", help="say what a check proves, needs and how it runs")
-    explain.add_argument("id", metavar="ID", help="a check or a check file")
+    explain = commands.add_parser("explain", help="say what a check proves, or what a known failure is")
+    explain.add_argument("id", metavar="ID", help="a check, a check file, or a failure that `verify doctor` names")
     explain.set_defaults(run=explain_check)
     record = commands.add_parser(
         "machine", help="print every fact about this machine as JSON, for `verify run --machine F` elsewhere"
@@ -55,7 +55,13 @@ def list_checks(options: argparse.Namespace) -> int:
 
 
 def explain_check(options: argparse.Namespace) -> int:
-    """The whole docstring of a check and what it asks for."""
+    """The whole docstring of a check and what it asks for, or what the doctor knows of a failure."""
+    from verify.doctor import show
+    from verify.doctor.catalogue import BY_ID
+
+    if options.id in BY_ID:
+        print(show.explain(BY_ID[options.id]), end="")
+        return 0
     checks = core.discover()
     chosen = core.select(checks, [options.id], (), ())
     if not chosen:

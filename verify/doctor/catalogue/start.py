@@ -1,0 +1,181 @@
+"""The container did not start, for a reason that is not the GPU's."""
+
+from __future__ import annotations
+
+from verify.doctor.entry import Entry
+
+ENTRIES = (
+    Entry(
+        id="other-architecture",
+        title="The image is for another kind of processor",
+        layer="launch",
+        rank=33,
+        cause="The image holds programs for another processor architecture than this machine's.",
+        fix="Build or pull the image for this machine (`--platform linux/amd64`, `uname -m` tells); a GPU container "
+        "cannot run under emulation.",
+        command="uname -m; docker image inspect -f '{{.Architecture}}' IMAGE",
+        text=(
+            r"exec format error",
+            r"no matching manifest for \S{3,40} in the manifest",
+            r"image's platform \(\S{1,40}\) does not match the detected host platform",
+            r"cannot execute binary file",
+        ),
+    ),
+    Entry(
+        id="port-taken",
+        title="The port is already in use",
+        layer="launch",
+        rank=34,
+        cause="The port {port|asked for} of the host is in use by another program or container.",
+        fix="Publish another port (`-p 8889:8888`), or stop what has it: `docker ps`, `sudo ss -ltnp`.",
+        command="sudo ss -ltnp",
+        text=(
+            r"port is already allocated",
+            r"bind for \S{0,40}:(?P<port>\d{1,5}) failed",
+            r"ports are not available",
+            r"attempting to bind on address.{0,60}['\"], (?P<port>\d{1,5})\)",
+            r"\[Errno 98\]",
+            r"address already in use",
+            r"listen tcp\S? \S{0,40}:(?P<port>\d{1,5}): bind",
+            r"the port (?P<port>\d{1,5}) is already in use",
+        ),
+        unless=(r"server socket has failed", r"EADDRINUSE", r"MASTER_PORT", r"torch[./]distributed", r"\bc10d\b"),
+    ),
+    Entry(
+        id="container-name-taken",
+        title="A container of this name exists",
+        layer="launch",
+        rank=35,
+        cause="A container named {name|like this} exists already, perhaps a stopped one.",
+        fix="Remove it (`docker rm -f {name|NAME}`), start it again with `docker start -ai`, or use --rm or another "
+        "--name.",
+        text=(r"conflict\. the container name \"?/?(?P<name>[\w.-]{1,100})\"? is already in use",),
+    ),
+    Entry(
+        id="mount-source",
+        title="A folder that should be mounted is not there",
+        layer="launch",
+        rank=36,
+        cause="A bind mount cannot be made: its source does not exist on the engine's host, or is a file where a "
+        "folder is expected.",
+        fix="Create the folder first, give an absolute path, and mind that a remote engine or Docker Desktop sees "
+        "its own disk.",
+        text=(
+            r"bind source path does not exist",
+            r"invalid mount config for type",
+            r"are you trying to mount a directory onto a file",
+            r"mounts denied",
+        ),
+    ),
+    Entry(
+        id="no-gpu-in-cluster",
+        title="The scheduler finds no node with a free GPU",
+        layer="launch",
+        rank=37,
+        cause="The scheduler has no node that offers a free GPU: all are taken, or NVIDIA's device plugin does not "
+        "run.",
+        fix="Look whether the nodes offer GPUs and who uses them, and whether the device plugin's pods are well.",
+        command="kubectl get nodes -o custom-columns=N:.metadata.name,GPU:.status.allocatable.'nvidia\\.com/gpu'",
+        text=(
+            r"insufficient nvidia\.com/gpu",
+            r"unexpectedadmissionerror",
+            r"allocate failed due to .{0,80}nvidia\.com/gpu",
+            r"requested node configuration is not available",
+            r"invalid generic resource \(gres\) specification",
+        ),
+    ),
+    Entry(
+        id="start-program-missing",
+        title="The image has not the program it should start",
+        layer="launch",
+        rank=38,
+        cause="The image {image|in use} is none of this project, or is damaged, because its start program is missing.",
+        fix="Build it with `make image`; if it was built on Windows, check that scripts have Unix line ends.",
+        command="make image",
+        text=(
+            r"exec: \"?\S{0,80}(?:tini|entrypoint\.sh|/timeout)\"?: (?:stat|executable file not found|no such file)",
+            r"exec \S{0,80}(?:tini|entrypoint)\S{0,40}: no such file",
+            r"stat \S{0,80}(?:tini|entrypoint\.sh): no such file",
+        ),
+        engine=(r"(?:exec|stat) \S{0,80}(?:tini|entrypoint|timeout)\S{0,40}: no such file",),
+    ),
+    Entry(
+        id="host-without-memory",
+        title="The host has too little memory to start the container",
+        layer="launch",
+        rank=39,
+        cause="This host has too little free memory to start the container.",
+        fix="End other programs, or take a larger machine.",
+        command="free -h",
+        text=(r"fork/exec \S{1,80}: cannot allocate memory", r"runc\S{0,60}.{0,60}cannot allocate memory"),
+        engine=(r"cannot allocate memory", r"out of memory"),
+    ),
+    Entry(
+        id="engine-timeout",
+        title="The Docker engine did not answer in time",
+        layer="launch",
+        rank=60,
+        cause="The Docker engine did not answer in time.",
+        fix="See `systemctl status docker`, and try again when it is less busy.",
+        command="systemctl status docker",
+        text=(r"UnixHTTPConnectionPool.{0,80}Read timed out",),
+        engine=(r"timed out", r"readtimeout"),
+    ),
+    Entry(
+        id="registry-refuses",
+        title="The registry does not accept this login",
+        layer="launch",
+        rank=4,
+        cause="The registry wants a login, or this one has no right to the image.",
+        fix="`docker login REGISTRY` with an account that may read it; check the name of the image.",
+        command="docker login",
+        text=(
+            r"requested access to the resource is denied",
+            r"unauthorized: (?:authentication required|incorrect username)",
+            r"failed to authorize",
+            r"no basic auth credentials",
+        ),
+        unless=(r"pull access denied", r"Unable to find image"),
+    ),
+    Entry(
+        id="image-damaged",
+        title="The image arrived damaged",
+        layer="launch",
+        rank=45,
+        cause="A layer of the image was cut short or differs from its digest: an interrupted download, a mirror, or "
+        "a full disk.",
+        fix="Remove the image and pull or build it again; check the room on the disk.",
+        command="docker image rm IMAGE && docker pull IMAGE; docker system df",
+        text=(
+            r"failed to (?:extract|unpack|register).{0,100}(?:unexpected EOF|invalid|checksum)",
+            r"failed to copy: .{0,100}(?:unexpected EOF|digest)",
+            r"content digest \S{1,80}: not found",
+            r"filesystem layer verification failed",
+        ),
+    ),
+    Entry(
+        id="engine-network",
+        title="The engine cannot set up the container's network",
+        layer="launch",
+        rank=46,
+        cause="Docker's firewall rules are gone or cannot be made, as after a firewall was restarted or under a "
+        "kernel without the modules.",
+        fix="Restart Docker; if iptables fails, install it or switch to iptables-legacy.",
+        command="sudo systemctl restart docker",
+        text=(
+            r"iptables.{0,80}(?:failed|no chain/target/match|Permission denied)",
+            r"failed to create (?:NAT chain|endpoint|network)",
+            r"failed to set up container networking",
+        ),
+        unless=(r"port is already allocated", r"address already in use"),
+    ),
+    Entry(
+        id="start-program-not-executable",
+        title="The start program may not be executed",
+        layer="launch",
+        rank=47,
+        cause="The container's start program has no right to be executed, or lies on a file system mounted noexec.",
+        fix="Give it the right (chmod +x) in the image, and mount over no folder that holds it.",
+        text=(r"exec user process caused:? \"?permission denied", r"exec: \"\S{1,120}\": permission denied"),
+    ),
+)
