@@ -42,12 +42,21 @@ class Code:
     present: bool = True  # False: the header is there, the code is zeros or damaged
 
     @property
+    def short(self) -> str:
+        """sm_90a, or "PTX compute_80"."""
+        return (
+            f"sm_{self.arch}{self.variant}"
+            if self.kind == "sass"
+            else f"{self.kind.upper()} compute_{self.arch}{self.variant}"
+        )
+
+    @property
     def label(self) -> str:
         """sm_90a, or "PTX compute_80 (ISA 8.7)"."""
         if self.kind == "sass":
-            return f"sm_{self.arch}{self.variant}"
+            return self.short
         version = f" (ISA {self.isa[0]}.{self.isa[1]})" if self.isa else " (ISA unknown)" if self.kind == "ptx" else ""
-        return f"{self.kind.upper()} compute_{self.arch}{self.variant}{version}"
+        return f"{self.short}{version}"
 
 
 @dataclass(frozen=True)
@@ -149,7 +158,7 @@ def read_library(path: Path, root: Path, owner: str = "") -> Library:
         found = fatbin.read(data, elf.read(data))
         size = len(data)
         for container in found.containers:
-            codes = tuple(sorted({_code(entry) for entry in container.entries}, key=_order))
+            codes = tuple(sorted({code_of(entry) for entry in container.entries}, key=_order))
             empty = payload.is_empty(data, container)
             key = (codes, container.section, container.loose, empty)
             count, first = counts.get(key, (0, container.offset))
@@ -196,7 +205,8 @@ def cache_file() -> Path:
     return Path(home) / "verify" / CACHE_NAME
 
 
-def _code(entry: fatbin.Entry) -> Code:
+def code_of(entry: fatbin.Entry) -> Code:
+    """What the audit notes of an entry."""
     present = entry.payload is fatbin.Payload.PRESENT
     return Code(entry.kind.value, entry.arch, entry.variant, entry.isa, present)
 

@@ -23,6 +23,7 @@ COMMANDS = (
     "verify.commands.show",
     "verify.commands.doctor",
     "verify.audit_cli",
+    "verify.slim.cli",
     "verify.host",
 )
 EXIT_CODES = "Exit codes: 0 passed or warned, 1 something failed, 2 no verdict, for the reason printed."

@@ -5,7 +5,7 @@ One container (pure functions, `reach`):
   guide, "Binary compatibility"). sm_90a runs on sm_90 alone; sm_100f on its family, from its own number up.
 - PTX compute_XY runs on every later card, if the driver's compiler knows its ISA version: driver 550 = CUDA 12.4 =
   ISA ≤ 8.4. Architecture- and family-specific PTX has the same limits as such SASS.
-- Code of zeros does not count.
+- Code of zeros does not count, and hides what is there: the driver chooses by the headers (`pick`).
 
 One library (`judge`): it serves a card when every container that holds a kernel serves it with SASS. Three kinds of
 containers may fail to and still be right; they are counted as "other cards", never as served:
@@ -143,6 +143,17 @@ def jit_accepts(code: Code, isa: tuple[int, int] | None) -> bool | None:
     return None if isa is None or code.isa is None else code.isa <= isa
 
 
+def pick(codes: tuple[Code, ...], target: int) -> tuple[Code, ...]:
+    """What the driver of sm_<target> chooses from in one container, going by headers alone, there or not.
+
+    The newest SASS that runs on the card, with and without "a" or "f" (which of the two is the driver's affair); where
+    no SASS runs, every PTX that does (which of them it takes depends on the driver's age).
+    """
+    sass = [code for code in codes if sass_runs(code, target)]
+    best = max((code.arch for code in sass), default=0)
+    return tuple(code for code in sass if code.arch == best) or tuple(code for code in codes if ptx_runs(code, target))
+
+
 def reach(codes: tuple[Code, ...], target: int, isa: tuple[int, int] | None) -> Reach:
     """How one container gets to run on sm_<target> under a driver that compiles PTX up to `isa`.
 
@@ -169,11 +180,12 @@ def judge(library: Library, target: int, isa: tuple[int, int] | None) -> Verdict
             continue
         how = reach(group.codes, target, isa)
         usable = [code for code in group.codes if code.present and ptx_runs(code, target)]
-        lost = [code for code in group.codes if not code.present and sass_runs(code, target)]
-        if how in (Reach.NATIVE, Reach.COMPATIBLE):
-            counts[how] += group.count
-        elif lost:
+        # The driver goes by the headers: older code that is still there does not stand in for what it picks.
+        lost = [code for code in pick(group.codes, target) if not code.present]
+        if lost:
             faults.append(f"{_many(group)} lost the code for sm_{target}: {_labels(lost)} is zeroed or damaged")
+        elif how in (Reach.NATIVE, Reach.COMPATIBLE):
+            counts[how] += group.count
         elif (by_arch and _has_sass(group.codes)) or group.loose or _specific(group.codes):
             other += group.count
         elif usable:
@@ -181,8 +193,7 @@ def judge(library: Library, target: int, isa: tuple[int, int] | None) -> Verdict
             if how is Reach.NONE:
                 refused.append(f"{_many(group)}: {_labels(usable)}")
         else:
-            there = [code for code in group.codes if code.present]
-            faults.append(f"{_many(group)} without code for sm_{target}, only for {_labels(there)}")
+            faults.append(f"{_many(group)} without code for sm_{target}, only for {_labels(group.codes)}")
     served = counts[Reach.NATIVE] + counts[Reach.COMPATIBLE]
     excuse = next((why for end, why in FOR_OTHER_CARDS.items() if library.path.endswith(end)), "")
     if other and not served and not counts[Reach.JIT] and not faults and not excuse:
@@ -211,8 +222,7 @@ def _reaches(code: Code, target: int) -> bool:
 
 
 def _specific(codes: tuple[Code, ...]) -> bool:
-    there = [code for code in codes if code.present]
-    return bool(there) and all(code.variant for code in there)
+    return bool(codes) and all(code.variant for code in codes)  # whether there or zeroed: nobody else would run it
 
 
 def _has_sass(codes: tuple[Code, ...]) -> bool:

@@ -20,10 +20,12 @@ def is_empty(data: Buffer, container: Container) -> bool:
 
 
 def holds_code(data: Buffer, entry: Entry) -> bool | None:
-    """Whether the entry holds device code; None when it is too big to look into, packed with zstd, or damaged."""
-    if entry.payload is Payload.ZEROED:
-        return False
-    if entry.payload is Payload.DAMAGED or not 0 < entry.unpacked_size <= SHELL_LIMIT or entry.compression == "zstd":
+    """Whether the entry holds device code; None when that cannot be seen: big, packed with zstd, damaged, zeroed."""
+    if (
+        entry.payload is not Payload.PRESENT
+        or not 0 < entry.unpacked_size <= SHELL_LIMIT
+        or entry.compression == "zstd"
+    ):
         return None
     content = bytes(data[entry.payload_offset : entry.payload_offset + entry.payload_size])
     if entry.compression == "lz4":
