@@ -2,6 +2,7 @@
 #
 #   base ──► os ──► tools ──► toolkit        CUDA 12.4 compiler, headers, cudart
 #             │       └─────► python         the locked Python stack, split into layers
+#             │                 └──► stack   the same (SLIM=off), or without GPU code that no target runs (SLIM=on)
 #             │                 └──► flash-attn-build ──► wheel (exported to the wheelhouse)
 #             │                                 flash-attn    the chosen wheel as a layer
 #             └──► runtime-tree ──► proof-runtime ──► runtime
@@ -13,6 +14,7 @@
 # No "syntax" line: it would pull a front end from a registry.
 
 ARG BASE=debian:trixie-slim
+ARG SLIM=off
 
 FROM ${BASE} AS base
 # The base's own shell settings and NVIDIA's cuda-compat: its libcuda on the loader path is error 804 on GeForce cards.
@@ -55,15 +57,39 @@ RUN --mount=type=bind,source=docker/python.sh,target=/docker/python.sh \
     --mount=type=cache,target=/root/.cache/uv,sharing=locked \
     bash /docker/python.sh /docker/requirements.txt /layers
 
+# What slims, and no more of `verify`: an edit elsewhere leaves these layers alone.
+FROM scratch AS slim-program
+COPY verify/slim /verify/slim
+COPY verify/__init__.py verify/audit.py verify/core.py verify/coverage.py verify/elf.py verify/fatbin.py verify/fatentry.py \
+     verify/payload.py verify/plain.py verify/wording.py /verify/
+
+FROM python AS slim-off
+RUN mkdir /slim
+
+FROM python AS slim-on
+ARG PYTHON_VERSION=""
+RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
+    --mount=type=bind,source=docker/apt-slim.txt,target=/docker/apt-slim.txt \
+    --mount=type=secret,id=network --mount=type=secret,id=ca \
+    sh /docker/apt.sh /docker/apt-slim.txt
+ARG TARGETS=sm_89
+RUN --mount=type=bind,from=slim-program,source=/verify,target=/program/verify \
+    PYTHONPATH=/program "python${PYTHON_VERSION:-3}" -B -m verify.slim --target "$TARGETS" --manifest /slim/slim.json \
+      /layers/*/opt/venv/lib/python3*/site-packages && \
+    find /layers /slim -newermt '1980-01-02' -exec touch -h -d @315532800 {} +
+
+# hadolint ignore=DL3006
+FROM slim-${SLIM} AS stack
+
 FROM os AS runtime-tree
-COPY --link --from=python /layers/cudnn/ /
-COPY --link --from=python /layers/cublas/ /
-COPY --link --from=python /layers/cuda-sparse/ /
-COPY --link --from=python /layers/cuda-rest/ /
-COPY --link --from=python /layers/torch-cuda/ /
-COPY --link --from=python /layers/torch/ /
-COPY --link --from=python /layers/triton-xformers/ /
-COPY --link --from=python /layers/packages/ /
+COPY --link --from=stack /layers/cudnn/ /
+COPY --link --from=stack /layers/cublas/ /
+COPY --link --from=stack /layers/cuda-sparse/ /
+COPY --link --from=stack /layers/cuda-rest/ /
+COPY --link --from=stack /layers/torch-cuda/ /
+COPY --link --from=stack /layers/torch/ /
+COPY --link --from=stack /layers/triton-xformers/ /
+COPY --link --from=stack /layers/packages/ /
 ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     LANG=C.UTF-8 \
     VIRTUAL_ENV=/opt/venv
@@ -107,8 +133,9 @@ COPY --link --from=toolkit /layers/toolkit/ /
 COPY --link --from=project /layers/project/ /
 ARG FACTS="{}"
 RUN --mount=type=bind,source=docker/requirements.txt,target=/docker/requirements.txt --mount=type=bind,from=wheelhouse,target=/wheelhouse \
+    --mount=type=bind,from=stack,source=/slim,target=/slim \
     for target in runtime devel; do \
-      /opt/venv/bin/python -B -m verify.manifest --target $target --lock /docker/requirements.txt --wheelhouse /wheelhouse --facts "$FACTS" \
+      /opt/venv/bin/python -B -m verify.manifest --target $target --lock /docker/requirements.txt --wheelhouse /wheelhouse --facts "$FACTS" --slim /slim/slim.json \
         --out /facts/$target/opt/verify/image.json || exit 1; \
     done && find /facts -exec touch -h -d @315532800 {} +
 

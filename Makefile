@@ -13,6 +13,8 @@ WHEELHOUSE ?= wheelhouse
 # GPU targets and host driver that the image declares, and `verify` holds it to.
 TARGETS ?= sm_89
 DRIVER ?= 550.90.07
+# on: leave out the GPU code that none of TARGETS runs. A smaller image, for these cards alone.
+SLIM ?= off
 # GPUs for `make verify`: auto (if the host has any), required, none.
 GPU ?= auto
 # Extra arguments: make verify ARGS="--json -"; make unit ARGS="-k limits".
@@ -22,7 +24,7 @@ PYTHON ?= python3
 
 # Mirrors, proxies and CA: APT_MIRROR, PIP_INDEX_URL, HTTP_PROXY …, CA_BUNDLE, REGISTRY_MIRROR come from the environment as
 # well; they reach the build as secrets and are not in the image.
-export IMAGE BASE TARGET PYTHON_VERSION FLASH_ATTN FLASH_ATTN_ARCHS WHEELHOUSE TARGETS DRIVER
+export IMAGE BASE TARGET PYTHON_VERSION FLASH_ATTN FLASH_ATTN_ARCHS WHEELHOUSE TARGETS SLIM DRIVER
 export APT_MIRROR PIP_INDEX_URL CA_BUNDLE REGISTRY_MIRROR MAX_JOBS PROGRESS SOURCE_DATE_EPOCH
 ifneq ($(origin WHEELHOUSE),file)
 export WHEELHOUSE_GIVEN := 1
@@ -63,7 +65,7 @@ down: ## Stop what `make up` started
 	@bash docker/compose.sh down
 
 .PHONY: size
-size: $(VENV)/ready ## Bytes per layer, compressed and unpacked
+size: $(VENV)/ready ## Bytes per layer, compressed and unpacked; per library too for a slimmed image
 	@$(RUN)python -m verify.size $(IMAGE)
 
 ##@ Tests

@@ -12,8 +12,11 @@ TARGET=${TARGET:-devel}
 PYTHON_VERSION=${PYTHON_VERSION:-}
 FLASH_ATTN_ARCHS=${FLASH_ATTN_ARCHS:-sm_80}
 TARGETS=${TARGETS:-sm_89}
+SLIM=${SLIM:-off}
 DRIVER=${DRIVER:-550.90.07}
 ZSTD_LEVEL=${ZSTD_LEVEL:-3}
+case "$SLIM" in on | off) ;; *) die "SLIM=$SLIM is neither on nor off." ;; esac
+[[ $TARGETS =~ ^sm_[0-9]{2,3}(,sm_[0-9]{2,3})*$ ]] || die "TARGETS=$TARGETS is not written like sm_89 or sm_80,sm_89."
 case "$TARGET" in devel | runtime) ;; *) die "TARGET=$TARGET is neither devel nor runtime." ;; esac
 
 started=$SECONDS
@@ -32,6 +35,7 @@ fi
 
 # shellcheck disable=SC2034
 read -r base base_digest origin < <(bash docker/base.sh "$BASE") || die "there is no base image $BASE: see the line above."
+[ "$SLIM" = off ] || say "SLIM=on: an image for $TARGETS alone; \`make size\` shows what that saves."
 say "base: $base ($origin, $base_digest)"
 
 mkdir -p .build/wheel
@@ -44,7 +48,8 @@ umask 022
 secrets=(--secret "id=network,src=.build/network")
 ca=${CA_BUNDLE:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}
 [ ! -r "$ca" ] || secrets+=(--secret "id=ca,src=$ca")
-common=(--progress "${PROGRESS:-auto}" --provenance=false --build-arg "BASE=$base" --build-arg "PYTHON_VERSION=$PYTHON_VERSION" "${secrets[@]}")
+common=(--progress "${PROGRESS:-auto}" --provenance=false --build-arg "BASE=$base" --build-arg "PYTHON_VERSION=$PYTHON_VERSION"
+  --build-arg "SLIM=$SLIM" --build-arg "TARGETS=$TARGETS" "${secrets[@]}")
 for name in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy; do [ -z "${!name:-}" ] || common+=(--build-arg "$name"); done
 build() { docker buildx build "${common[@]}" "$@" .; }
 
@@ -82,6 +87,7 @@ label org.opencontainers.image.base.digest "$base_digest"
 label org.opencontainers.image.licenses "Apache-2.0 AND LicenseRef-NVIDIA-CUDA-EULA"
 label pytorch-workspace.target "$TARGET"
 label pytorch-workspace.targets "$TARGETS"
+label pytorch-workspace.slim "$SLIM"
 label pytorch-workspace.torch "$(sed -n 's/^torch==\([^ ;]*\).*/\1/p' docker/requirements.txt)"
 label pytorch-workspace.xformers "$(sed -n 's/^xformers==\([^ ;]*\).*/\1/p' docker/requirements.txt)"
 label pytorch-workspace.flash-attn "$variant"

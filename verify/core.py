@@ -33,6 +33,8 @@ NEEDS = (
 )
 TIERS = ("static", "gpu", "speed", "soak")
 ABOUT = ("image", "container", "machine")
+# Check files whose failure explains those of all others.
+FIRST = ("targets",)
 
 
 class Status(str, Enum):
@@ -212,9 +214,9 @@ def check(
 
 
 def discover(package: str = "verify.checks") -> dict[str, Check]:
-    """Import every file of `package` and return the registry, by file and then in the order of the file."""
+    """Import every file of `package` and return the registry: by file, FIRST first, then in the file's order."""
     found = importlib.import_module(package)
-    for module in sorted(pkgutil.iter_modules(found.__path__), key=lambda m: m.name):
+    for module in sorted(pkgutil.iter_modules(found.__path__), key=lambda m: (m.name not in FIRST, m.name)):
         importlib.import_module(f"{package}.{module.name}")
     return dict(REGISTRY)
 

@@ -72,8 +72,22 @@ def toolkit_version(nvcc: Path = NVCC) -> str | None:
     return match[1] if match else None
 
 
-def describe(target: str, lock: str, wheelhouse: Path, facts: dict[str, Any]) -> dict[str, Any]:
+def slimming(place: Path | None, targets: list[str]) -> dict[str, Any] | None:
+    """What `verify slim` wrote at ``place``; None when it did not run. Other targets stop the build."""
+    if place is None or not place.exists():
+        return None
+    made: dict[str, Any] = json.loads(place.read_text())
+    if made["targets"] != targets:
+        found = ", ".join(made["targets"])
+        sys.exit(f"error: the stack was slimmed for {found} and the image is declared for {', '.join(targets)}.")
+    return made
+
+
+def describe(
+    target: str, lock: str, wheelhouse: Path, facts: dict[str, Any], slim: Path | None = None
+) -> dict[str, Any]:
     """The contents of image.json for ``target`` (devel or runtime)."""
+    targets = facts.get("targets", ["sm_89"])
     packages = locked_packages(lock)
     attention = flash_attention(wheelhouse)
     if attention["version"]:
@@ -90,13 +104,13 @@ def describe(target: str, lock: str, wheelhouse: Path, facts: dict[str, Any]) ->
         "revision": facts.get("revision", "unknown"),
         "base": facts.get("base", {"name": "", "digest": "", "origin": ""}),
         "target": target,
-        "targets": facts.get("targets", ["sm_89"]),
+        "targets": targets,
         "driver": facts.get("driver", "550.90.07"),
         "python": platform.python_version(),
         "toolkit": toolkit_version() if target == "devel" else None,
         "lock": {"sha256": hashlib.sha256(lock.encode()).hexdigest(), "packages": dict(sorted(packages.items()))},
         "flash_attn": attention,
-        "slim": None,
+        "slim": slimming(slim, targets),
     }
 
 
@@ -107,9 +121,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--lock", type=Path, required=True)
     parser.add_argument("--wheelhouse", type=Path, required=True)
     parser.add_argument("--facts", type=json.loads, default={}, help="JSON: created, revision, base, targets, driver")
+    parser.add_argument("--slim", type=Path, help="the manifest of `verify slim`; no such file: it did not run")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    text = json.dumps(describe(options.target, options.lock.read_text(), options.wheelhouse, options.facts), indent=1)
+    made = describe(options.target, options.lock.read_text(), options.wheelhouse, options.facts, options.slim)
+    text = json.dumps(made, indent=1)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text + "\n")
 

@@ -6,12 +6,17 @@ built); an engine with the classic store exports layers uncompressed, and the co
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO, Any
+
+from verify.plain import decode
+from verify.slim.cli import table as libraries
+from verify.slim.work import Manifest
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,22 @@ def table(found: list[Layer]) -> str:
     return "\n".join(lines)
 
 
+def description(client: Any, image: str) -> dict[str, Any]:
+    """The image's /opt/verify/image.json, taken out of a container that is never started; {} when it has none."""
+    from docker.errors import DockerException
+
+    container = client.containers.create(image, ["true"])
+    try:
+        chunks, _ = container.get_archive("/opt/verify/image.json")
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+            file = archive.extractfile("image.json")
+            return dict(json.loads(file.read())) if file else {}
+    except DockerException:
+        return {}
+    finally:
+        container.remove(force=True)
+
+
 def main(argv: list[str]) -> int:
     """``python -m verify.size IMAGE``: 0, or 2 with one sentence."""
     if len(argv) != 1:
@@ -131,6 +152,8 @@ def main(argv: list[str]) -> int:
         print(f"error: {argv[0]} cannot be read ({problem}): run 'make image' first.", file=sys.stderr)
         return 2
     print(table(layers(manifest_of(sizes_and_documents[1]), image.history())))
+    if slimmed := description(client, argv[0]).get("slim"):
+        print(f"\nLibraries, MB (10^6 bytes):\n{libraries(decode(Manifest, slimmed))}")
     return 0
 
 

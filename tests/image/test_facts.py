@@ -78,6 +78,7 @@ def test_labels_repeat_the_facts(image: Any, facts: dict[str, Any]) -> None:
     assert labels[prefix + "base.digest"] == facts["base"]["digest"]
     assert labels["pytorch-workspace.target"] == facts["target"]
     assert labels["pytorch-workspace.targets"].split(",") == facts["targets"]
+    assert labels["pytorch-workspace.slim"] == ("on" if facts["slim"] else "off")
     assert labels["pytorch-workspace.torch"] == facts["lock"]["packages"]["torch"]
     assert labels["pytorch-workspace.xformers"] == facts["lock"]["packages"]["xformers"]
     assert labels["pytorch-workspace.flash-attn"] == facts["flash_attn"]["variant"]

@@ -69,6 +69,16 @@ def test_lean_list_is_what_the_build_switches_off(tmp_path):
     assert sorted(script.stdout.split('"')[1].lower().split()) == manifest.LEAN_DISABLED
 
 
+def test_slim_manifest_is_taken_over_when_it_is_for_the_declared_targets(tmp_path):
+    place = tmp_path / "slim.json"
+    assert manifest.slimming(place, ["sm_89"]) is None
+    assert manifest.slimming(None, ["sm_89"]) is None
+    place.write_text('{"targets": ["sm_89"], "files": []}')
+    assert manifest.slimming(place, ["sm_89"]) == {"targets": ["sm_89"], "files": []}
+    with pytest.raises(SystemExit, match=r"slimmed for sm_89 and the image is declared for sm_80, sm_89"):
+        manifest.slimming(place, ["sm_80", "sm_89"])
+
+
 def test_command_line_writes_the_file(tmp_path, lock, monkeypatch):
     monkeypatch.setattr(manifest, "locked_packages", lambda text: {"torch": "2.8.0"})
     monkeypatch.setattr(manifest.metadata, "version", lambda name: "2.8.0+cu128")

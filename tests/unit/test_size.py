@@ -71,6 +71,31 @@ def test_table_names_the_step_and_sums():
     assert text.splitlines()[-1].split() == ["0.01", "GB", "0.05", "GB", "in", "all"]
 
 
+def test_description_comes_from_a_container_that_is_removed():
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo("image.json")
+        member.size = 12
+        archive.addfile(member, io.BytesIO(b'{"slim": {}}'))
+    removed = []
+
+    class Client:
+        containers = property(lambda self: self)
+
+        def create(self, *_):
+            return self
+
+        def get_archive(self, path):
+            assert path == "/opt/verify/image.json"
+            return [buffer.getvalue()[:700], buffer.getvalue()[700:]], {}
+
+        def remove(self, force):
+            removed.append(force)
+
+    assert size.description(Client(), "image") == {"slim": {}}
+    assert removed == [True]
+
+
 def test_no_manifest_is_an_error():
     with pytest.raises(ValueError, match="no image manifest"):
         size.manifest_of({"index.json": b'{"manifests": []}'})

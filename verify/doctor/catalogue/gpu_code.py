@@ -33,7 +33,8 @@ ENTRIES = (
         cause="The library that was called holds no machine code for this GPU{gpu|} (error 209): an extension was "
         "built for other cards, often in a `docker build` where no GPU could be asked.",
         fix='Build it again with TORCH_CUDA_ARCH_LIST="8.9" (or "8.6;8.9") and FORCE_CUDA=1 in the build; '
-        "`verify audit` names the library and what it holds.",
+        "`verify audit` names the library and what it holds. An image built with SLIM=on holds code for its TARGETS "
+        "alone: build it with TARGETS naming this card too, or with SLIM=off.",
         command='TORCH_CUDA_ARCH_LIST="8.9" FORCE_CUDA=1 pip install --no-build-isolation --force-reinstall PACKAGE',
         text=(
             r"no kernel image is available",
