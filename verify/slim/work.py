@@ -173,7 +173,7 @@ def _drop(part: Path, owners: dict[str, Wheel], targets: Sequence[int], state: _
     for file in sorted({file for pattern in patterns for file in part.glob(pattern)}):
         path = os.path.relpath(file, part)
         why = decide.left_out(path, targets)
-        if why and path in owners:
+        if why and path in owners and file.resolve().is_relative_to(part):  # never through a link to another tree
             try:
                 state.drop(file, Dropped(path, owners[path].title, file.stat().st_size, why))
             except OSError as error:
