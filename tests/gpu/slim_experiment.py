@@ -177,9 +177,7 @@ def experiment(package: Path, target: str, work: Path, out: Path) -> int:
             print(f"  {name}: {row}")
     unequal = {name: pair for name, pair in statuses.items() if pair[0] != pair[1]}
     passed = sum(pair[0] == "pass" for pair in statuses.values())
-    print(
-        f"GPU tier, {len(statuses)} checks: {passed} pass with the original; the slimmed differs in: {unequal or 'none'}"
-    )
+    print(f"GPU tier, {len(statuses)} checks: {passed} pass with the original; slimmed differs in: {unequal or 'none'}")
     print(f"slimmed for {OTHER_CARD}, run on {target}: exit code {foreign.returncode}, {error[:200]}")
     private = all(str(site) in run[0]["torch"] for run in runs[1::2])
     good = private and not counts["DIFFERENT"] and not unequal and done.returncode == audit.returncode == 0

@@ -80,7 +80,7 @@ def sha256(path: Path) -> str:
 def compressed(path: Path) -> int | None:
     """Bytes of the file after `zstd -3`, as a registry would send it; None without the program zstd."""
     try:
-        with subprocess.Popen(["zstd", "-3", "-q", "-c", str(path)], stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(["zstd", "-3", "-T1", "-q", "-c", str(path)], stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             count = 0
             while block := process.stdout.read(1 << 20):
