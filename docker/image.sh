@@ -19,6 +19,16 @@ case "$SLIM" in on | off) ;; *) die "SLIM=$SLIM is neither on nor off." ;; esac
 [[ $TARGETS =~ ^sm_[0-9]{2,3}(,sm_[0-9]{2,3})*$ ]] || die "TARGETS=$TARGETS is not written like sm_89 or sm_80,sm_89."
 case "$TARGET" in devel | runtime) ;; *) die "TARGET=$TARGET is neither devel nor runtime." ;; esac
 
+# FlashAttention is compiled for FLASH_ATTN_ARCHS; code for sm_80 runs on sm_86 and sm_89, and not on sm_90.
+[ "${FLASH_ATTN:-auto}" = none ] || for card in ${TARGETS//,/ }; do
+  runs=
+  for arch in ${FLASH_ATTN_ARCHS//,/ }; do
+    arch=${arch//[!0-9]/}
+    if [ $((arch / 10)) = $((${card#sm_} / 10)) ] && [ "$arch" -le "${card#sm_}" ]; then runs=yes; fi
+  done
+  [ -n "$runs" ] || die "TARGETS=$TARGETS names $card and FLASH_ATTN_ARCHS=$FLASH_ATTN_ARCHS has no code for it: add sm_${card:3:1}0 there (FlashAttention-2 exists for sm_80 and later), or set FLASH_ATTN=none."
+done
+
 started=$SECONDS
 bash docker/engine.sh
 

@@ -80,6 +80,12 @@ FOR_OTHER_CARDS = {
     "xformers/flash_attn_3/_C.so": "FlashAttention-3 is for Hopper; xFormers uses FlashAttention-2 on other cards",
 }
 
+# Libraries that hold only PTX for newer cards, old enough for every driver: end of the path → why that is no fault.
+OLD_PTX = {
+    # Of CUDA 12.8: SASS up to sm_86 and PTX of ISA 7.1, which every driver since 450 compiles.
+    "/libcufile.so.0": "GPUDirect Storage compiles its few kernels when it is first used",
+}
+
 
 class Reach(str, Enum):
     """How code gets to run on a card, best first."""
@@ -171,6 +177,7 @@ def reach(codes: tuple[Code, ...], target: int, isa: tuple[int, int] | None) -> 
 def judge(library: Library, target: int, isa: tuple[int, int] | None) -> Verdict:
     """One library on one card; the module's docstring holds the rule."""
     by_arch = next((why for start, why in BY_ARCH.items() if _file_name(library).startswith(start)), "")
+    old_ptx = next((why for end, why in OLD_PTX.items() if library.path.endswith(end)), "")
     counts = dict.fromkeys(Reach, 0)
     other = 0
     faults: list[str] = []
@@ -186,7 +193,12 @@ def judge(library: Library, target: int, isa: tuple[int, int] | None) -> Verdict
             faults.append(f"{_many(group)} lost the code for sm_{target}: {_labels(lost)} is zeroed or damaged")
         elif how in (Reach.NATIVE, Reach.COMPATIBLE):
             counts[how] += group.count
-        elif (by_arch and _has_sass(group.codes)) or group.loose or _specific(group.codes):
+        elif (
+            (by_arch and _has_sass(group.codes))
+            or group.loose
+            or _specific(group.codes)
+            or (old_ptx and how is Reach.JIT)
+        ):
             other += group.count
         elif usable:
             counts[Reach.JIT] += group.count
@@ -195,10 +207,12 @@ def judge(library: Library, target: int, isa: tuple[int, int] | None) -> Verdict
         else:
             faults.append(f"{_many(group)} without code for sm_{target}, only for {_labels(group.codes)}")
     served = counts[Reach.NATIVE] + counts[Reach.COMPATIBLE]
-    excuse = next((why for end, why in FOR_OTHER_CARDS.items() if library.path.endswith(end)), "")
+    excuse = next((why for end, why in FOR_OTHER_CARDS.items() if library.path.endswith(end)), old_ptx)
     if other and not served and not counts[Reach.JIT] and not faults and not excuse:
         faults.append(f"no container has code for sm_{target}, only for {_all_labels(library)}")
-    if faults or refused or (other and not served and not counts[Reach.JIT]):
+    if old_ptx and other and not faults and not refused:
+        whole = Reach.JIT
+    elif faults or refused or (other and not served and not counts[Reach.JIT]):
         whole = Reach.NONE
     else:  # the weakest way any of its code gets to run
         whole = next((r for r in (Reach.JIT, Reach.COMPATIBLE, Reach.NATIVE) if counts[r]), Reach.NO_CODE)

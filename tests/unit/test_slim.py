@@ -342,6 +342,19 @@ def test_the_audit_finds_what_slimming_lost():
         assert "lost the code for sm_89: sm_86" in coverage.judge(bad, 89, (8, 4)).faults[0]
 
 
+def test_old_ptx_of_gpudirect_storage_is_no_fault_and_newer_is():
+    from verify.audit import Group, Library
+
+    def judged(isa: tuple[int, int]) -> coverage.Verdict:
+        codes = (Code("ptx", 80, "", isa), Code("sass", 86))
+        return coverage.judge(
+            Library("/s/nvidia/cufile/lib/libcufile.so.0", "", "", 1, (Group(codes, 1, ".nv_fatbin", 0),)), 90, (8, 4)
+        )
+
+    assert (judged((7, 1)).reach, judged((7, 1)).jit, judged((7, 1)).faults) == (coverage.Reach.JIT, 0, ())
+    assert judged((8, 7)).refused != ()
+
+
 def test_command_line(site: Path, capsys):
     place = site.parent / "m.json"
     assert cli.main(["slim", str(site), "--target", "sm_89", "--manifest", str(place), "--dry-run"]) == 0
