@@ -26,7 +26,7 @@ case "$TARGET" in devel | runtime) ;; *) die "TARGET=$TARGET is neither devel no
     arch=${arch//[!0-9]/}
     if [ $((arch / 10)) = $((${card#sm_} / 10)) ] && [ "$arch" -le "${card#sm_}" ]; then runs=yes; fi
   done
-  [ -n "$runs" ] || die "TARGETS=$TARGETS names $card and FLASH_ATTN_ARCHS=$FLASH_ATTN_ARCHS has no code for it: add sm_${card:3:1}0 there (FlashAttention-2 exists for sm_80 and later), or set FLASH_ATTN=none."
+  [ -n "$runs" ] || die "TARGETS=$TARGETS names $card and FLASH_ATTN_ARCHS=$FLASH_ATTN_ARCHS has no code for it: add $card there, or an older card of its series (FlashAttention-2 needs sm_80 or later), or set FLASH_ATTN=none."
 done
 
 started=$SECONDS
