@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from verify.plain import decode
 from verify.slim.cli import table as libraries
-from verify.slim.work import Manifest
+from verify.slim.manifest import Manifest
 
 
 @dataclass(frozen=True)

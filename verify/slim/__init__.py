@@ -1,1 +1,1 @@
-"""Slims a Python stack: zeroes the GPU code that no declared card runs. Start reading with `decide` and `work`."""
+"""Slims a Python stack: zeroes the GPU code that no declared card runs. Start with `decide` and `work`."""

@@ -12,7 +12,7 @@ from typing import Any
 from verify import audit, coverage
 from verify.core import UsageError
 from verify.slim import work
-from verify.slim.work import Manifest
+from verify.slim.manifest import File, Manifest
 from verify.wording import some
 
 MANIFEST = "slim.json"
@@ -101,7 +101,7 @@ def table(manifest: Manifest) -> str:
     return "\n".join(lines)
 
 
-def _packed(file: work.File) -> tuple[int | None, int | None]:
+def _packed(file: File) -> tuple[int | None, int | None]:
     return file.compressed_before, file.compressed_after
 
 

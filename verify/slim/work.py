@@ -6,68 +6,22 @@ next run goes on, and makes the RECORD files true at its end. A run on a finishe
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from verify import elf
 from verify.audit import elf_files
 from verify.core import UsageError
-from verify.plain import decode
 from verify.slim import decide, edit, wheels
 from verify.slim.decide import Plan
+from verify.slim.manifest import Dropped, File, Manifest, load
 from verify.slim.wheels import Wheel
 
-SCHEMA = 1
 Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class File:
-    """One edited file. Sizes in bytes; `freed` by label of the code; compressed by zstd -3, None: not known."""
-
-    path: str  # below site-packages
-    wheel: str
-    licence: str
-    size: int
-    sha256_before: str
-    sha256_after: str
-    containers: int
-    freed: dict[str, int]
-    compressed_before: int | None = None
-    compressed_after: int | None = None
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """One whole file that was left out, and why."""
-
-    path: str
-    wheel: str
-    size: int
-    why: str
-    compressed: int | None = None
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What was done to a tree. `left_alone`: path → why; `untouched`: NVIDIA's wheels, and why."""
-
-    targets: tuple[str, ...]
-    files: tuple[File, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
-    left_alone: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    untouched: dict[str, str] = field(default_factory=dict)
-    schema: int = SCHEMA
-
-    def text(self) -> str:
-        """As JSON, always the same for the same tree."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
 
 @dataclass(frozen=True)
@@ -85,20 +39,6 @@ class _Job:
     path: str
     wheel: Wheel
     plan: Plan
-
-
-def load(place: Path) -> Manifest | None:
-    """A manifest from before; None when there is none. UsageError when it is not readable as one."""
-    try:
-        data: Any = json.loads(place.read_text())
-        if data["schema"] != SCHEMA:
-            raise ValueError(f"schema {data['schema']}")
-        made: Manifest = decode(Manifest, data)
-        return made
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{place} is no manifest of `verify slim` ({error}): delete it, or name another.") from error
 
 
 def slim(
