@@ -216,9 +216,9 @@ def check(
 def discover(package: str = "verify.checks") -> dict[str, Check]:
     """Import every file of `package` and return the registry: by file, FIRST first, then in the file's order."""
     found = importlib.import_module(package)
-    for module in sorted(pkgutil.iter_modules(found.__path__), key=lambda m: (m.name not in FIRST, m.name)):
+    for module in sorted(pkgutil.iter_modules(found.__path__), key=lambda m: m.name):
         importlib.import_module(f"{package}.{module.name}")
-    return dict(REGISTRY)
+    return dict(sorted(REGISTRY.items(), key=lambda item: item[0].partition(".")[0] not in FIRST))
 
 
 def select(checks: Mapping[str, Check], ids: Iterable[str], tiers: Iterable[str], abouts: Iterable[str]) -> list[Check]:

@@ -22,6 +22,7 @@ ENTRIES = (
         "kernels end in error 209 (no kernel image) or 200 (invalid image).",
         fix="Build the image with TARGETS naming this card too, or whole with SLIM=off.",
         command="make image SLIM=off",
+        text=(r"image was slimmed for sm_\d.{0,80}has no code for",),
         facts=_outside,
         checks=("targets.slimmed_for_gpus",),
         hides=("no-kernel-for-gpu", "torch-lacks-gpu"),
