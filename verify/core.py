@@ -215,11 +215,10 @@ def check(
 
 @dataclass(frozen=True)
 class Bench:
-    """A declared benchmark. `build` runs in a fresh child process and gives the closures to time.
+    """A declared benchmark. `build` gives the closures to time; it runs in a fresh process that its `group` shares.
 
-    `figure` is how times become the figure: "ratio" (eager ÷ compiled), "rate" (TFLOP/s), "bandwidth" (GB/s), "items"
-    (per second) or "time". `bound` is what the ceiling is made of: a number format, "memory", "pcie" or "".
-    `seconds` is what one process takes with warm caches; benches of one `group` share a process.
+    `figure` is a key of FIGURES, "ratio" being eager ÷ compiled. `bound` names what the ceiling is made of: a number
+    format, "memory", "pcie" or "". `seconds` is what it takes in one process with warm caches.
     """
 
     id: str

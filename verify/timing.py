@@ -1,7 +1,7 @@
 """Paired timing on the GPU. Runs in a child process.
 
-Every call starts from an idle GPU behind a write that is larger than the L2 cache, and lies between two CUDA events; the
-calls of a pair alternate (AB, BA, AB …), so that a drift of clock or temperature meets both alike.
+Every call starts from an idle GPU behind a write that is larger than the L2 cache, and lies between two CUDA events.
+The calls of a pair alternate (AB, BA, AB …), so that a drift of clock or temperature meets both alike.
 """
 
 from __future__ import annotations

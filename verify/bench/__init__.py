@@ -1,1 +1,1 @@
-"""One file per family of workloads. Files here are found, not listed: a function under `@bench` is all a new one needs."""
+"""One file per family of workloads. Files are found, not listed: a function under `@bench` is all a new one needs."""

@@ -22,10 +22,11 @@ def model(setup: Setup) -> tuple[Any, str]:
     import torch
     from torch import nn
 
-    tiny = {"channels": (32, 32, 32, 32), "text": 16, "heads": 2, "groups": 8}
     with torch.device(setup.device):
-        if setup.tiny or not importlib.util.find_spec("diffusers"):
-            return unet.build(**(tiny if setup.tiny else {})), "own definition of SD 1.5's UNet"
+        if setup.tiny:
+            return unet.build((32, 32, 32, 32), text=16, heads=2, groups=8), "a small UNet"
+        if not importlib.util.find_spec("diffusers"):
+            return unet.build(), "own definition of SD 1.5's UNet"
         import diffusers
 
         made = diffusers.UNet2DConditionModel(sample_size=64, cross_attention_dim=unet.TEXT)

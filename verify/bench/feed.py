@@ -35,7 +35,6 @@ def dataset() -> Any:
 @bench(figure="items", unit="images/s", quick=True, group="kernels", seconds=5)
 def loader(setup: Setup) -> Work:
     """A DataLoader with pinned memory brings images to the card faster than ResNet-50 takes them."""
-    import torch
     from torch.utils.data import DataLoader, SequentialSampler
 
     data = dataset()

@@ -9,8 +9,8 @@ from verify.core import bench
 from verify.speed.work import Setup, Work, agree, precision
 
 FLOPS = 3 * 2 * 4.09e9  # per image: 4.09 G multiply-adds forward (torchvision's table), the backward pass twice that
-# Loss and gradients against eager: batch normalisation of random weights spreads rounding errors, so that float32 itself
-# differs by some 1e-3 between two orders of summation.
+# Batch normalisation of random weights spreads rounding errors: float32 itself differs by some 1e-3 between two orders
+# of summation.
 FLOOR = 2e-2
 
 

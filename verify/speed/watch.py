@@ -123,7 +123,7 @@ class Looks:
 
 
 def summarise(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Medians of clock (MHz) and power (W), the highest temperature (°C), and the share of looks per throttle reason."""
+    """Medians of clock (MHz) and power (W), the highest temperature (°C), the share of looks per throttle reason."""
     if not samples:
         return {"looks": 0}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,16 +101,16 @@ def apart(found: list[Any], exact: list[Any]) -> float:
 
     Exact enough for limits of 1e-4 and more. NaN when a tensor holds one.
     """
-    away = sum(float((a.float() - b.float()).square().sum()) for a, b in zip(found, exact, strict=True))
-    scale = sum(float(b.float().square().sum()) for b in exact)
-    return (away / scale) ** 0.5 if scale else away**0.5
+    away: float = sum(float((a.float() - b.float()).square().sum()) for a, b in zip(found, exact, strict=True))
+    scale: float = sum(float(b.float().square().sum()) for b in exact)
+    return math.sqrt(away / scale) if scale else math.sqrt(away)
 
 
 def agree(eager: Pass, compiled: Pass, parameters: Iterable[Any], *, reference: Pass | None, floor: float) -> Errors:
     """Loss, output and gradients of the compiled model against eager's.
 
-    With a `reference` in float32 the compiled error may be twice eager's own (the rule of the flash-attention and dynamo
-    test suites), but `floor` at least. Without one, `floor` is the largest distance from eager itself. Gradients are
+    With a `reference` in float32 the compiled error may be twice eager's own (the rule of flash-attention's and
+    dynamo's tests), but `floor` at least. Without one, `floor` is the largest distance from eager itself. Gradients are
     left out where eager's own are NOISY: deep batch normalisation of random weights can amplify bf16 that far.
     """
     given = list(parameters)
