@@ -8,6 +8,7 @@ from typing import Any
 
 from verify.core import bench
 from verify.gpu.attention import Case, References, excess, inputs, references
+from verify.gpu.attention_sdpa import REFUSED
 from verify.speed.work import NotHere, Setup, Work
 
 BATCH, HEADS, LENGTH, DIM = 8, 16, 2048, 64
@@ -78,37 +79,37 @@ def torchs(setup: Setup, name: str) -> Work:
     try:
         made.calls["time"]()
     except RuntimeError as error:
-        if "o available kernel" in str(error) or "No viable backend" in str(error):
+        if any(words in str(error) for words in REFUSED):
             raise NotHere(f"torch has no {name} for this card: {str(error).splitlines()[0]}") from error
         raise
     return made
 
 
-@bench(figure="rate", bound="bf16", quick=True, group="kernels", seconds=3)
+@bench(figure="rate", bound="bf16", quick=True, group="kernels", seconds=2)
 def sdpa_flash(setup: Setup) -> Work:
     """torch's own FlashAttention-2 reaches its share of the card's arithmetic."""
     return torchs(setup, "FLASH_ATTENTION")
 
 
-@bench(figure="rate", bound="bf16", group="kernels", seconds=3)
+@bench(figure="rate", bound="bf16", group="kernels", seconds=2)
 def sdpa_efficient(setup: Setup) -> Work:
     """torch's memory-efficient attention reaches its share of the card's arithmetic."""
     return torchs(setup, "EFFICIENT_ATTENTION")
 
 
-@bench(figure="rate", bound="bf16", group="kernels", seconds=3)
+@bench(figure="rate", bound="bf16", group="kernels", seconds=2)
 def sdpa_cudnn(setup: Setup) -> Work:
     """cuDNN's attention reaches its share of the card's arithmetic."""
     return torchs(setup, "CUDNN_ATTENTION")
 
 
-@bench(figure="rate", bound="bf16", group="kernels", seconds=3)
+@bench(figure="rate", bound="bf16", group="kernels", seconds=2)
 def sdpa_math(setup: Setup) -> Work:
     """Attention written out in single operations, the reference every fused one is better than."""
     return torchs(setup, "MATH")
 
 
-@bench(figure="rate", bound="bf16", quick=True, group="kernels", seconds=3, needs=("flash_attn",))
+@bench(figure="rate", bound="bf16", quick=True, group="kernels", seconds=2, needs=("flash_attn",))
 def flash_attn(setup: Setup) -> Work:
     """The flash-attn package reaches its share of the card's arithmetic."""
     if setup.device != "cuda":
@@ -123,7 +124,7 @@ def flash_attn(setup: Setup) -> Work:
     )
 
 
-@bench(figure="rate", bound="bf16", group="kernels", seconds=3, needs=("xformers",))
+@bench(figure="rate", bound="bf16", group="kernels", seconds=2, needs=("xformers",))
 def xformers(setup: Setup) -> Work:
     """xFormers' memory_efficient_attention reaches its share of the card's arithmetic."""
     if setup.device != "cuda":

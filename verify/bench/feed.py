@@ -32,7 +32,7 @@ def dataset() -> Any:
     return Images()
 
 
-@bench(figure="items", unit="images/s", quick=True, group="kernels", seconds=5)
+@bench(figure="items", unit="images/s", quick=True, group="kernels", seconds=3.5)
 def loader(setup: Setup) -> Work:
     """A DataLoader with pinned memory brings images to the card faster than ResNet-50 takes them."""
     from torch.utils.data import DataLoader, SequentialSampler

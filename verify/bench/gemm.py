@@ -37,55 +37,55 @@ def product(setup: Setup, kind: str, m: int, n: int, k: int, *, seconds: float =
     )
 
 
-@bench(figure="time", unit="s", bound="fp32", quick=True, group="kernels", seconds=4)
+@bench(figure="time", unit="s", bound="fp32", quick=True, group="kernels", seconds=3.5)
 def square_15000(setup: Setup) -> Work:
     """A product of two 15000 x 15000 fp32 matrices takes no longer than it should."""
     return product(setup, "float32", 15000, 15000, 15000, seconds=1.5, least=5)
 
 
-@bench(figure="rate", bound="fp32", quick=True, group="kernels", seconds=2)
+@bench(figure="rate", bound="fp32", quick=True, group="kernels", seconds=1.3)
 def fp32(setup: Setup) -> Work:
     """fp32 products of 8192 x 8192 reach their share of the card's arithmetic."""
     return product(setup, "float32", 8192, 8192, 8192)
 
 
-@bench(figure="rate", bound="tf32", quick=True, group="kernels", seconds=2)
+@bench(figure="rate", bound="tf32", quick=True, group="kernels", seconds=1.3)
 def tf32(setup: Setup) -> Work:
     """TF32 products of 8192 x 8192 reach their share of the card's arithmetic."""
     return product(setup, "tf32", 8192, 8192, 8192)
 
 
-@bench(figure="rate", bound="fp16", quick=True, group="kernels", seconds=2)
+@bench(figure="rate", bound="fp16", quick=True, group="kernels", seconds=1.3)
 def fp16(setup: Setup) -> Work:
     """fp16 products of 8192 x 8192 reach their share of the card's arithmetic."""
     return product(setup, "float16", 8192, 8192, 8192)
 
 
-@bench(figure="rate", bound="bf16", quick=True, group="kernels", seconds=2)
+@bench(figure="rate", bound="bf16", quick=True, group="kernels", seconds=1.3)
 def bf16(setup: Setup) -> Work:
     """bf16 products of 8192 x 8192 reach their share of the card's arithmetic."""
     return product(setup, "bfloat16", 8192, 8192, 8192)
 
 
-@bench(figure="bandwidth", bound="memory", group="kernels", seconds=2)
+@bench(figure="bandwidth", bound="memory", group="kernels", seconds=1.3)
 def skinny_fp16(setup: Setup) -> Work:
     """An fp16 product with 16 rows, as in decoding, is as fast as the memory that holds its weights."""
     return product(setup, "float16", 16, 16384, 8192)
 
 
-@bench(figure="bandwidth", bound="memory", group="kernels", seconds=2)
+@bench(figure="bandwidth", bound="memory", group="kernels", seconds=1.3)
 def skinny_bf16(setup: Setup) -> Work:
     """A bf16 product with 16 rows, as in decoding, is as fast as the memory that holds its weights."""
     return product(setup, "bfloat16", 16, 16384, 8192)
 
 
-@bench(figure="rate", bound="bf16", group="kernels", seconds=2)
+@bench(figure="rate", bound="bf16", group="kernels", seconds=1.3)
 def deep_bf16(setup: Setup) -> Work:
     """A bf16 product of a small result and a deep sum, as in weight gradients, is cut up well."""
     return product(setup, "bfloat16", 768, 768, 65536)
 
 
-@bench(figure="rate", bound="fp8", group="kernels", seconds=2)
+@bench(figure="rate", bound="fp8", group="kernels", seconds=1.3)
 def fp8(setup: Setup) -> Work:
     """fp8 (E4M3) products of 8192 x 8192 with bf16 results reach their share of the card's arithmetic."""
     import torch

@@ -23,7 +23,7 @@ def counted(setup: Setup) -> tuple[Any, Any]:
     return x, call
 
 
-@bench(figure="time", unit="us", quick=True, group="kernels", seconds=2)
+@bench(figure="time", unit="us", quick=True, group="kernels", seconds=1.3)
 def kernel(setup: Setup) -> Work:
     """Launching a small kernel from Python takes microseconds only."""
     x, call = counted(setup)
@@ -38,7 +38,7 @@ def kernel(setup: Setup) -> Work:
     )
 
 
-@bench(figure="time", unit="us", quick=True, group="kernels", seconds=2)
+@bench(figure="time", unit="us", quick=True, group="kernels", seconds=1.3)
 def graph(setup: Setup) -> Work:
     """A small kernel inside a replayed CUDA graph takes less than a launch of its own."""
     import torch

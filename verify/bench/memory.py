@@ -14,7 +14,7 @@ def copy(setup: Setup, source: Any, target: Any, *, moved: int, conditions: dict
     """`target` becomes `source`; `moved` bytes cross the link in question."""
     import torch
 
-    source.random_(0, 127)
+    source.copy_(torch.randint(0, 127, source.shape, dtype=torch.uint8, device=setup.device))
 
     def call() -> Any:
         return target.copy_(source, non_blocking=True)
@@ -44,7 +44,7 @@ def pinned(setup: Setup, size: int) -> Any:
     return torch.empty(size, dtype=torch.uint8, pin_memory=setup.device == "cuda")
 
 
-@bench(figure="bandwidth", bound="memory", quick=True, group="kernels", seconds=2)
+@bench(figure="bandwidth", bound="memory", quick=True, group="kernels", seconds=1.3)
 def dram_copy(setup: Setup) -> Work:
     """A copy inside the card's memory is as fast as that memory; bytes read and written both count."""
     import torch
@@ -54,7 +54,7 @@ def dram_copy(setup: Setup) -> Work:
     return copy(setup, source, target, moved=2 * size, conditions={"way": "device to device"})
 
 
-@bench(figure="bandwidth", bound="pcie", quick=True, group="kernels", seconds=2)
+@bench(figure="bandwidth", bound="pcie", quick=True, group="kernels", seconds=1.3)
 def h2d_pinned(setup: Setup) -> Work:
     """A copy from pinned memory to the card is as fast as the PCIe link."""
     import torch
@@ -64,7 +64,7 @@ def h2d_pinned(setup: Setup) -> Work:
     return copy(setup, pinned(setup, size), target, moved=size, conditions={"way": "pinned host to device"})
 
 
-@bench(figure="bandwidth", bound="pcie", quick=True, group="kernels", seconds=2)
+@bench(figure="bandwidth", bound="pcie", quick=True, group="kernels", seconds=1.3)
 def d2h_pinned(setup: Setup) -> Work:
     """A copy from the card to pinned memory is as fast as the PCIe link."""
     import torch

@@ -65,37 +65,37 @@ def work(setup: Setup, *, tf32: bool, amp: bool, channels_last: bool, batch: int
     )
 
 
-@bench(figure="ratio", seconds=12)
+@bench(figure="ratio", seconds=6)
 def fp32_nchw(setup: Setup) -> Work:
     """Compiling speeds up ResNet-50 training, fp32 without TF32, NCHW."""
     return work(setup, tf32=False, amp=False, channels_last=False)
 
 
-@bench(figure="ratio", seconds=12)
+@bench(figure="ratio", seconds=6)
 def fp32_channels_last(setup: Setup) -> Work:
     """Compiling speeds up ResNet-50 training, fp32 without TF32, channels_last."""
     return work(setup, tf32=False, amp=False, channels_last=True)
 
 
-@bench(figure="ratio", quick=True, seconds=11)
+@bench(figure="ratio", quick=True, seconds=6)
 def tf32_nchw(setup: Setup) -> Work:
     """Compiling speeds up ResNet-50 training, TF32, NCHW: what a script gets that sets nothing."""
     return work(setup, tf32=True, amp=False, channels_last=False)
 
 
-@bench(figure="ratio", seconds=11)
+@bench(figure="ratio", seconds=6)
 def tf32_channels_last(setup: Setup) -> Work:
     """Compiling speeds up ResNet-50 training, TF32, channels_last."""
     return work(setup, tf32=True, amp=False, channels_last=True)
 
 
-@bench(figure="ratio", seconds=10)
+@bench(figure="ratio", seconds=6)
 def amp_nchw(setup: Setup) -> Work:
     """Compiling speeds up ResNet-50 training, bf16 autocast, NCHW."""
     return work(setup, tf32=True, amp=True, channels_last=False)
 
 
-@bench(figure="ratio", quick=True, seconds=10)
+@bench(figure="ratio", quick=True, seconds=6)
 def amp_channels_last(setup: Setup) -> Work:
     """Compiling speeds up ResNet-50 training, bf16 autocast, channels_last: the fast way."""
     return work(setup, tf32=True, amp=True, channels_last=True)

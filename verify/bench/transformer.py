@@ -133,19 +133,19 @@ def gpt2_work(setup: Setup, *, amp: bool, batch: int) -> Work:
     )
 
 
-@bench(figure="ratio", quick=True, seconds=10)
+@bench(figure="ratio", quick=True, seconds=5.5)
 def gpt2_amp(setup: Setup) -> Work:
     """Compiling speeds up GPT-2-124M training, bf16 autocast, 8 x 1024 tokens."""
     return gpt2_work(setup, amp=True, batch=8)
 
 
-@bench(figure="ratio", seconds=10)
+@bench(figure="ratio", seconds=5.5)
 def gpt2_tf32(setup: Setup) -> Work:
     """Compiling speeds up GPT-2-124M training, TF32, 4 x 1024 tokens."""
     return gpt2_work(setup, amp=False, batch=4)
 
 
-@bench(figure="ratio", seconds=10)
+@bench(figure="ratio", seconds=5.5)
 def encoder_tf32(setup: Setup) -> Work:
     """Compiling speeds up the training of a BERT-base-shaped encoder, TF32, 16 x 512 tokens."""
     import torch

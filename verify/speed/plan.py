@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from verify.core import Bench
 
-START = 7.0  # seconds to start a process, import torch and open the device
+START = 5.0  # seconds to start a process, import torch and open the device
 COMPILED = 4.0  # seconds of a compile whose code is in the cache, for a benchmark seen only with a cold one
 QUICK, FULL = 3, 7
 FEWEST = 2  # processes that can still tell noise
