@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from tests.unit import helpers, speeds
@@ -17,6 +18,7 @@ from verify import cli, core, limits, machine
 from verify.core import DefinitionError, Run, Status
 from verify.limits import toml
 from verify.machine import Machine
+from verify.report import json_
 from verify.speed import record, rounds, selftest
 
 core.discover()
@@ -90,6 +92,7 @@ def test_quick_runs_the_quick_ones_three_times_and_passes(processes: Any, tmp_pa
     out = tmp_path / "r.json"
     assert cli.main(["bench", "-q", "--json", str(out)]) == 0
     run = report(out)
+    jsonschema.validate(json.loads(out.read_text()), json_.schema())
     assert {r.id for r in run.results} == QUICK
     assert {r.status for r in run.results} == {Status.PASS, Status.UNRATED}
     assert len(asked) == 3 * 4

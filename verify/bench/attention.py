@@ -60,7 +60,7 @@ def work(setup: Setup, attend: Attend, sdpa: str, *, heads_first: bool) -> Work:
         items=float(batch * length),
         item="tokens",
         seconds=0.5,
-        most=100,
+        most=300,
     )
 
 

@@ -117,15 +117,18 @@ def sample_fp16(setup: Setup) -> Work:
     latents = latents.to(memory_format=torch.channels_last)
     compiled = setup.compile(net)
 
+    def noise(which: Any) -> Any:
+        with torch.no_grad():
+            return which(latents, steps, words)
+
     def step(which: Any) -> Any:
         """Both predictions, guidance 7.5, and an Euler step."""
-        with torch.no_grad():
-            without, prompted = which(latents, steps, words).chunk(2)
-            return latents[:1] - 0.1 * (without + 7.5 * (prompted - without))
+        without, prompted = noise(which).chunk(2)
+        return latents[:1] - 0.1 * (without + 7.5 * (prompted - without))
 
     return Work(
         calls={"eager": partial(step, net), "compiled": partial(step, compiled)},
-        check=lambda: {"next latents": (relative(step(compiled), step(net)), SAMPLE)},
+        check=lambda: {"noise": (relative(noise(compiled), noise(net)), SAMPLE)},
         conditions=conditions(name, batch, weights="float16", memory_format="channels_last"),
         flops=FLOPS * batch,
         items=1,

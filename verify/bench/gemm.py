@@ -33,7 +33,7 @@ def product(setup: Setup, kind: str, m: int, n: int, k: int, *, seconds: float =
         bytes=float((m * k + k * n + m * n) * a.element_size()),
         seconds=seconds,
         least=least,
-        most=100,
+        most=300,
     )
 
 
@@ -110,5 +110,5 @@ def fp8(setup: Setup) -> Work:
         flops=2.0 * n**3,
         bytes=float(2 * n * n + 2 * n * n),
         seconds=0.5,
-        most=100,
+        most=300,
     )
