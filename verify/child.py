@@ -88,7 +88,7 @@ def memory_kills(root: Path = Path("/sys/fs/cgroup")) -> int | None:
     return None
 
 
-def _scratch() -> io.BufferedRandom:
+def scratch() -> io.BufferedRandom:
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("verify"), "w+b")
     return tempfile.TemporaryFile()
@@ -111,7 +111,7 @@ def run(
 
     `env` replaces the environment. OSError when the program cannot be started.
     """
-    with _scratch() as given, _scratch() as out, _scratch() as err, _scratch() as answer:
+    with scratch() as given, scratch() as out, scratch() as err, scratch() as answer:
         given.write(stdin.encode())
         given.seek(0)
         environment = {**(os.environ if env is None else env), ANSWER_FD: str(answer.fileno())}

@@ -1,7 +1,8 @@
-"""The words of this project: Status, Outcome, Result, Sample, Run, and `@check` with its registry.
+"""The words of this project: Status, Outcome, Result, Sample, Run, and `@check` and `@bench` with their registries.
 
 A check is a function of the Machine that returns an Outcome. Its id is file.function, its title the first line of its
-docstring, a sentence that is true when the check passes.
+docstring, a sentence that is true when the check passes. A bench is a function that builds what is to be timed; it is
+also a check of tier "speed", which measures it and holds the figure against the limit of the card.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from verify.plain import decode
 
 if TYPE_CHECKING:
     from verify.machine import Machine
+    from verify.speed.work import Setup, Work
 
 SCHEMA = 1
 NEEDS = (
@@ -213,11 +215,69 @@ def check(
     return register
 
 
-def discover(package: str = "verify.checks") -> dict[str, Check]:
-    """Import every file of `package` and return the registry: by file, FIRST first, then in the file's order."""
-    found = importlib.import_module(package)
-    for module in sorted(pkgutil.iter_modules(found.__path__), key=lambda m: m.name):
-        importlib.import_module(f"{package}.{module.name}")
+@dataclass(frozen=True)
+class Bench:
+    """A declared benchmark. `build` gives the closures to time; it runs in a fresh process that its `group` shares.
+
+    `figure` is a key of FIGURES, "ratio" being eager ÷ compiled. `bound` names what the ceiling is made of: a number
+    format, "memory", "pcie" or "". `seconds` is what it takes in one process with warm caches.
+    """
+
+    id: str
+    title: str
+    build: Callable[[Setup], Work]
+    figure: str
+    unit: str
+    better: str
+    bound: str
+    quick: bool
+    group: str
+    seconds: float
+
+
+BENCHES: dict[str, Bench] = {}
+FIGURES = {"ratio": "x", "rate": "TFLOP/s", "bandwidth": "GB/s", "items": "1/s", "time": "ms"}
+
+
+def bench(
+    *,
+    figure: str,
+    unit: str = "",
+    bound: str = "",
+    quick: bool = False,
+    group: str = "",
+    seconds: float = 5.0,
+    needs: Iterable[str] = (),
+) -> Callable[[Callable[[Setup], Work]], Callable[[Setup], Work]]:
+    """Declare a benchmark, and with it the check of tier "speed" that runs it alone."""
+    if figure not in FIGURES:
+        raise DefinitionError(f"unknown figure {figure!r}, known: {', '.join(FIGURES)}")
+
+    def register(function: Callable[[Setup], Work]) -> Callable[[Setup], Work]:
+        file = function.__module__.rpartition(".")[2]
+        ident = f"{file}.{function.__name__}"
+
+        def measure(m: Machine) -> Outcome:
+            from verify.speed.rounds import measure_one
+
+            return measure_one(BENCHES[ident], m)
+
+        measure.__module__, measure.__name__, measure.__doc__ = function.__module__, function.__name__, function.__doc__
+        check(needs=("gpu", "torch", *needs), tier="speed", timeout=1800.0)(measure)
+        better = "lower" if figure == "time" else "higher"
+        title, unit_ = REGISTRY[ident].title, unit or FIGURES[figure]
+        BENCHES[ident] = Bench(ident, title, function, figure, unit_, better, bound, quick, group or file, seconds)
+        return function
+
+    return register
+
+
+def discover(*packages: str) -> dict[str, Check]:
+    """Import every file of `packages` and return the registry: FIRST first, then by package, file, order of the file."""
+    for package in packages or ("verify.checks", "verify.bench"):
+        found = importlib.import_module(package)
+        for module in sorted(pkgutil.iter_modules(found.__path__), key=lambda m: m.name):
+            importlib.import_module(f"{package}.{module.name}")
     return dict(sorted(REGISTRY.items(), key=lambda item: item[0].partition(".")[0] not in FIRST))
 
 

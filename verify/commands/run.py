@@ -13,17 +13,18 @@ from datetime import datetime, timezone
 from types import FrameType
 from typing import Any, TextIO
 
-from verify import core, machine, report, runner
+from verify import core, limits, machine, report, runner
 from verify.core import ABOUT, NEEDS, TIERS, Check, Result, Run, UsageError
 from verify.machine import Machine
 from verify.report import RENDERERS, text
+from verify.speed import rounds
 
 DEFAULT_TIERS = ("static", "gpu")
 REQUIRABLE = (*NEEDS, "speed")
 
 DESCRIPTION = """\
 Run checks and report. Without IDs: the tiers static and gpu. An ID is a check (stack.lock) or a check file (stack);
-what is named runs whatever its tier.
+what is named runs whatever its tier. --tier speed takes the quick benchmarks; `verify bench` has more to choose from.
 
 What is skipped is not proven. --require NAME turns a skip for want of NAME into a failure, --require speed does the
 same with a measurement that has no limit or no clear verdict. The default is $VERIFY_REQUIRE, else gpu inside the
@@ -91,6 +92,8 @@ def choose(options: argparse.Namespace) -> list[Check]:
     """The checks asked for; UsageError when there is none."""
     tiers = options.tier or (() if options.ids else DEFAULT_TIERS)
     chosen = core.select(core.discover(), options.ids, () if "all" in tiers else tiers, options.about or ())
+    # Without a name the quick benchmarks stand for all of them.
+    chosen = [c for c in chosen if options.ids or c.id not in core.BENCHES or core.BENCHES[c.id].quick]
     if not chosen:
         raise UsageError("No check is of these tiers and about these subjects; `verify list` shows them all.")
     return chosen
@@ -172,6 +175,8 @@ def run(options: argparse.Namespace) -> int:
         if path != "-":
             report.writable(path)
     checks = choose(options)
+    benches = [c for c in checks if c.id in core.BENCHES]
+    checks = [c for c in checks if c.id not in core.BENCHES]
     m, results, started, signalled = Machine(), [], now(), 0
     show = progress(len(checks), sys.stderr)
     quiet = options.quiet or options.no_progress
@@ -182,6 +187,10 @@ def run(options: argparse.Namespace) -> int:
             require = requirements(options, m)
             for result in runner.run_all(checks, m, require=require, before=(lambda _: None) if quiet else show):
                 results.append(result)  # noqa: PERF402 - what came before an interruption is kept
+            if benches:
+                session = rounds.Session(limits.load(core.BENCHES), None if quiet else sys.stderr)
+                for result in rounds.results(benches, m, session, require=require):
+                    results.append(result)  # noqa: PERF402
         except Interrupted as cut:
             signalled = int(cut.args[0])
         if not quiet and sys.stderr.isatty():
@@ -193,4 +202,5 @@ def run(options: argparse.Namespace) -> int:
 
 def finish(m: Machine, results: list[Result], started: str, *, complete: bool) -> Run:
     """The Run made of what there is."""
-    return Run(started, now(), complete, m.to_dict(), m.image, tuple(results))
+    kept, samples = rounds.lift(results)
+    return Run(started, now(), complete, m.to_dict(), m.image, kept, samples)
