@@ -24,6 +24,7 @@ COMMANDS = (
     "verify.commands.doctor",
     "verify.audit_cli",
     "verify.host",
+    "verify.pull",
 )
 EXIT_CODES = "Exit codes: 0 passed or warned, 1 something failed, 2 no verdict, for the reason printed."
 
