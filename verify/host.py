@@ -181,10 +181,15 @@ def fetch(client: Any, name: str, path: Path) -> None:
         part.replace(path)
 
 
+def reportable(json: str | None) -> None:
+    """UsageError, before anything is started, when the report could not be put there."""
+    if json not in (None, "-") and not Path(str(json)).resolve().parent.is_dir():
+        raise UsageError(f"The report cannot be written to {json}, because its folder does not exist: make it.")
+
+
 def run(options: argparse.Namespace) -> int:
     """The exit code of verify inside; 1 when a required GPU is missing. UsageError: no verdict."""
-    if options.json not in (None, "-") and not Path(options.json).resolve().parent.is_dir():
-        raise UsageError(f"The report cannot be written to {options.json}, because its folder does not exist: make it.")
+    reportable(options.json)
     client, docker = connect(), sdk()
     made: dict[str, Any] = {}
     try:

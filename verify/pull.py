@@ -76,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.reference:
         raise UsageError("Which image? Give its name: verify pull registry/name:tag.")
     reference = parse(options.reference)
+    host.reportable(options.json)
     client = connect(timeout=600)
     digest = fetch.resolve(client, reference)
     say(f"{reference.text} is {digest}")

@@ -14,7 +14,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,25 @@ STAND_IN = (
 )
 
 
-@pytest.fixture(scope="module")
-def registry(client: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of an empty registry."""
-    folder = tmp_path_factory.mktemp("registry")
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """host:port of a registry with its data in `folder`."""
     words = ["bash", str(ROOT / "docker/registry.sh")]
     started = subprocess.run([*words, "start", str(folder)], capture_output=True, text=True, check=False)
     if started.returncode:
         pytest.fail(started.stderr, pytrace=False)
-    yield started.stdout.strip()
-    subprocess.run([*words, "stop", str(folder)], check=True)
-    shutil.rmtree(folder)
+    try:
+        yield started.stdout.strip()
+    finally:
+        subprocess.run([*words, "stop", str(folder)], check=True)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def registry(client: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of an empty registry."""
+    with serving(tmp_path_factory.mktemp("registry")) as address:
+        yield address
 
 
 def packed(files: dict[str, bytes]) -> bytes:
@@ -218,6 +226,24 @@ def test_image_for_another_machine(registry: str, make: Any, capfd: pytest.Captu
 def test_registry_that_is_not_there(client: Any, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["pull", "127.0.0.1:1/a:1"]) == 2
     assert "The registry 127.0.0.1:1 cannot be reached" in capfd.readouterr().err
+
+
+def test_registry_that_wants_a_password(client: Any, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    (folder / "config.yml").write_text(
+        f'version: 0.1\nstorage: {{filesystem: {{rootdirectory: "{folder}/data"}}}}\n'
+        f'auth: {{htpasswd: {{realm: closed, path: "{folder}/htpasswd"}}}}\n'
+    )
+    with serving(folder) as address:
+        assert cli.main(["pull", f"{address}/a:1"]) == 2
+        assert f"The registry {address} does not let this user read" in capfd.readouterr().err
+
+
+def test_tag_beside_a_digest(registry: str, client: Any, make: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    made = make()
+    assert cli.main(["pull", f"{registry}/{made.repository}:mine@{made.digest}", "--gpus", "none"]) == 0
+    assert names(client, made.repository) == [f"{registry}/{made.repository}:mine"]
 
 
 def test_registry_that_stays_away_ends_the_attempts(

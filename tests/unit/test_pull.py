@@ -383,6 +383,13 @@ def test_without_the_signature_asked_for_nothing_is_pulled_or_run(monkeypatch: p
     assert start(monkeypatch, Store(here=False), 0, signature.Signature(state, "x"), "--key", "k") == (1, [])
 
 
+def test_report_that_cannot_be_written_is_told_before_the_pull(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert start(monkeypatch, Store(here=False), 0, UNSIGNED, "--json", str(tmp_path / "none/a.json")) == (2, [])
+    assert "folder does not exist" in capsys.readouterr().err
+
+
 def test_image_for_another_machine_is_not_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
