@@ -91,7 +91,7 @@ def row(name: str, run: Run | str, far: Sequence[Outlier], odd: Mapping[str, str
         gpus=cards(run),
         driver=str(driver.get("version") or driver.get("kernel_module") or "none"),
         checks=group.tally(run.results),
-        notes="; ".join(notes),
+        notes=some(notes, 4),
         weight=(
             ORDER.index(word),
             -sum(counts.get(s, 0) for s in BAD),
