@@ -19,9 +19,9 @@ class Reference:
 
     @property
     def registry(self) -> str:
-        """The host that serves it; Docker Hub where the name has none."""
+        """The host that serves it, "" where the name has none, which is Docker Hub."""
         first, slash, _ = self.name.partition("/")
-        return first if slash and (set(first) & {".", ":"} or first == "localhost") else "docker.io"
+        return first if slash and (set(first) & {".", ":"} or first == "localhost") else ""
 
     @property
     def text(self) -> str:
@@ -87,15 +87,16 @@ def reason(text: str) -> str:
 
 def sentence(text: str, reference: Reference, *, machine: str = "", room: str = "") -> str:
     """What failed, why and what to do, in one sentence, for the engine's words about a pull."""
-    line, name, host = reason(text), reference.text, reference.registry
+    line, name, host = reason(text), reference.text, reference.registry or "Docker Hub"
+    login = f"docker login {reference.registry}".strip()
     known = {
         "full": f"There is no room for {name} on the disk below Docker's folder{room}: make some (`docker system df` "
         "shows where it went), or move Docker's data-root to a larger disk.",
-        "limit": f"The registry {host} gives no more images to this address for now: `docker login {host}`, use a "
+        "limit": f"The registry {host} gives no more images to this address for now: `{login}`, use a "
         "mirror (REF with the mirror's host), or wait.",
         "tls": f"The registry {host} does not show a certificate this engine trusts ({line}): put its CA into "
         f"/etc/docker/certs.d/{host}/ca.crt, or list it in insecure-registries if it speaks plain HTTP.",
-        "denied": f"The registry {host} does not let this user read {name}: `docker login {host}`, and check the "
+        "denied": f"The registry {host} does not let this user read {name}: `{login}`, and check the "
         "spelling, because a private name and a wrong one get the same answer.",
         "arch": f"{name} is not made for this host ({machine or 'its architecture'}): take one that is, or "
         "a host that fits.",

@@ -27,12 +27,12 @@ REF = Reference("registry.example:5000/team/workspace", "2.8.0", "")
 @pytest.mark.parametrize(
     ("text", "name", "tag", "digest", "registry"),
     [
-        ("ubuntu", "ubuntu", "latest", "", "docker.io"),
-        ("team/image:1", "team/image", "1", "", "docker.io"),
+        ("ubuntu", "ubuntu", "latest", "", ""),
+        ("team/image:1", "team/image", "1", "", ""),
         ("localhost/a", "localhost/a", "latest", "", "localhost"),
         ("127.0.0.1:5000/a/b:2.8.0-toolkit12.4", "127.0.0.1:5000/a/b", "2.8.0-toolkit12.4", "", "127.0.0.1:5000"),
-        (f"ghcr.io/a/b@{DIGEST}", "ghcr.io/a/b", "", DIGEST, "ghcr.io"),
-        (f"ghcr.io/a/b:1@{DIGEST}", "ghcr.io/a/b", "1", DIGEST, "ghcr.io"),
+        (f"registry.example/a/b@{DIGEST}", "registry.example/a/b", "", DIGEST, "registry.example"),
+        (f"registry.example/a/b:1@{DIGEST}", "registry.example/a/b", "1", DIGEST, "registry.example"),
     ],
 )
 def test_names(text: str, name: str, tag: str, digest: str, registry: str) -> None:
@@ -88,6 +88,12 @@ def test_one_sentence_for_each_way_to_fail(text: str, kind: str, words: str) -> 
     assert words in said
     assert said.endswith(".")
     assert "\n" not in said
+
+
+def test_hub_is_named_where_the_name_has_no_registry() -> None:
+    assert "The registry Docker Hub does not let this user read team/a:1: `docker login`, and" in sentence(
+        "unauthorized: authentication required", parse("team/a:1")
+    )
 
 
 def test_unknown_words_of_the_engine_are_passed_on() -> None:
