@@ -1,5 +1,7 @@
 # Variables: set them on the command line (make image TARGET=runtime) or in the environment.
 IMAGE ?= pytorch-workspace:2.8.0
+# What `make pull` brings: registry/name:tag or registry/name@sha256:…
+REF ?=
 # Base image: the local store, a registry, or (debian:<suite>) bootstrapped from the Debian mirror of this machine.
 BASE ?= debian:trixie-slim
 # devel (with nvcc) or runtime (without).
@@ -52,6 +54,11 @@ verify: $(VENV)/ready ## Run verify in the image, with the GPU if there is one (
 
 ##@ Working with the image
 
+.PHONY: pull
+pull: $(VENV)/ready ## Pull REF=registry/name:tag by digest, check its signature, verify it
+	@bash docker/engine.sh
+	@$(RUN)python -m verify pull $(REF) --gpus $(GPU) $(ARGS)
+
 .PHONY: shell
 shell: ## A shell in the image; /workspace is a volume, or a folder with WORKSPACE=./folder
 	@bash docker/compose.sh run --rm workspace
@@ -68,6 +75,11 @@ down: ## Stop what `make up` started
 size: $(VENV)/ready ## Bytes per layer, compressed and unpacked; per library too for a slimmed image
 	@$(RUN)python -m verify.size $(IMAGE)
 
+.PHONY: bench-pull
+bench-pull: $(VENV)/ready ## Pull and unpack: the image's layers against one gzip layer (as root, twice its size free)
+	@mkdir -p .build
+	@$(RUN)python -m verify.pull_bench $(IMAGE) --folder .build $(ARGS)
+
 ##@ Tests
 
 .PHONY: test
@@ -78,7 +90,7 @@ lint: $(VENV)/ready ## ruff, mypy, shellcheck, hadolint
 	$(RUN)ruff check .
 	$(RUN)ruff format --check .
 	$(RUN)mypy
-	$(RUN)shellcheck -x docker/*.sh
+	$(RUN)shellcheck -x docker/*.sh docker/fleet/*.sh
 	$(RUN)hadolint Dockerfile
 
 .PHONY: unit

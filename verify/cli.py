@@ -26,6 +26,7 @@ COMMANDS = (
     "verify.audit_cli",
     "verify.slim.cli",
     "verify.host",
+    "verify.pull",
 )
 EXIT_CODES = "Exit codes: 0 passed or warned, 1 something failed, 2 no verdict, for the reason printed."
 

@@ -181,10 +181,15 @@ def fetch(client: Any, name: str, path: Path) -> None:
         part.replace(path)
 
 
+def reportable(json: str | None) -> None:
+    """UsageError, before anything is started, when the report could not be put there."""
+    if json not in (None, "-") and not Path(str(json)).resolve().parent.is_dir():
+        raise UsageError(f"The report cannot be written to {json}, because its folder does not exist: make it.")
+
+
 def run(options: argparse.Namespace) -> int:
     """The exit code of verify inside; 1 when a required GPU is missing. UsageError: no verdict."""
-    if options.json not in (None, "-") and not Path(options.json).resolve().parent.is_dir():
-        raise UsageError(f"The report cannot be written to {options.json}, because its folder does not exist: make it.")
+    reportable(options.json)
     client, docker = connect(), sdk()
     made: dict[str, Any] = {}
     try:
@@ -232,8 +237,13 @@ def add_parser(commands: Any) -> None:
         description="Start the image on this host, give it the GPUs if the host has any, and run verify in it.",
     )
     made.add_argument("--image", default=os.environ.get("IMAGE") or IMAGE, help="default: $IMAGE, else %(default)s")
+    add_options(made)
+    made.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="verify's own arguments; default: run")
+    made.set_defaults(run=run)
+
+
+def add_options(made: argparse.ArgumentParser) -> None:
+    """The options of every command that runs the image here."""
     made.add_argument("--gpus", choices=("auto", "required", "none"), default="auto", help="default: auto")
     made.add_argument("--timeout", type=seconds, default=1800.0, metavar="S", help="seconds; default: %(default)g")
     made.add_argument("--json", metavar="F", help="write the JSON report to F on this host (- is stdout)")
-    made.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="verify's own arguments; default: run")
-    made.set_defaults(run=run)
