@@ -22,6 +22,7 @@ COMMANDS = (
     "verify.commands.run",
     "verify.commands.show",
     "verify.commands.doctor",
+    "verify.commands.history",
     "verify.audit_cli",
     "verify.host",
 )
