@@ -23,6 +23,7 @@ COMMANDS = (
     "verify.commands.show",
     "verify.commands.doctor",
     "verify.commands.history",
+    "verify.commands.claims",
     "verify.audit_cli",
     "verify.host",
 )
