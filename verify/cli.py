@@ -24,6 +24,7 @@ COMMANDS = (
     "verify.commands.doctor",
     "verify.commands.history",
     "verify.commands.claims",
+    "verify.selfmeasure",
     "verify.audit_cli",
     "verify.host",
 )

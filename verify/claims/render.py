@@ -50,7 +50,7 @@ def text(rows: Sequence[Row], card: str, width: int = 100) -> str:
         for label, words in (("claim", f"{r.claim}: {r.published}"), ("physics", r.physics), ("measured", measured(r))):
             lines += textwrap.wrap(words, width, initial_indent=f"    {label:<10}", subsequent_indent=" " * 14)
         lines.append("")
-    return "\n".join([*lines, tally(rows)]) + "\n"
+    return "\n".join([*lines, *textwrap.wrap(tally(rows), width)]) + "\n"
 
 
 def markdown(rows: Sequence[Row], card: str) -> str:

@@ -73,11 +73,20 @@ def resnet(notes: Notes, device: str, tiny: bool) -> None:
             notes.add("amp_over_tf32", took["tf32"] / took["amp"], "×", f"(batch {batch})")
 
 
+def imports(name: str) -> bool:
+    """Whether a package is here and really imports: a broken one is as good as none, its own check says so."""
+    try:
+        importlib.import_module(name)
+    except Exception:
+        return False
+    return True
+
+
 def unet(device: str, kind: Any, tiny: bool) -> tuple[Any, str]:
     """The noise predictor as a function of latents, step and text, and where it comes from."""
     import torch
 
-    if importlib.util.find_spec("diffusers"):
+    if imports("diffusers"):
         from diffusers import UNet2DConditionModel
 
         small = {"block_out_channels": (32, 32, 32, 32), "norm_num_groups": 8, "attention_head_dim": 2} if tiny else {}
@@ -96,7 +105,7 @@ def unet(device: str, kind: Any, tiny: bool) -> tuple[Any, str]:
 
 def decoder(device: str, kind: Any, tiny: bool) -> Any:
     """Stable Diffusion's image decoder; None without diffusers."""
-    if not importlib.util.find_spec("diffusers"):
+    if not imports("diffusers"):
         return None
     import torch
     from diffusers import AutoencoderKL
