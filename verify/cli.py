@@ -23,6 +23,7 @@ COMMANDS = (
     "verify.commands.show",
     "verify.commands.doctor",
     "verify.commands.history",
+    "verify.commands.report",
     "verify.commands.claims",
     "verify.selfmeasure",
     "verify.audit_cli",

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from verify.core import Run, UsageError
+from verify.plain import finite
 from verify.regression import Comparison, Verdict, alarm, compare, series
-from verify.report.json_ import finite
 
 DEFAULT = "/workspace/output/verify/history.jsonl"
 BASELINE = "baseline"

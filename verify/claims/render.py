@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from verify.claims.words import CARD, Row, Word
-from verify.report.json_ import finite
+from verify.plain import finite
 from verify.report.markdown import cell
 
 HEAD = f"What was published about PyTorch 2.8 on an {CARD}"
