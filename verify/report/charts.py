@@ -110,7 +110,7 @@ def strip(
 def bars(rows: Sequence[tuple[str, float, float, float, float | None]]) -> list[tuple[str, str]]:
     """(name, chart) for rows of (name, measured, low, high, published): two bars from 0, a line at 1×, the interval."""
     top = max((v for _, m, _, h, p in rows for v in (m, h, p or 0.0)), default=1.0)
-    scale = Scale(0.0, top * 1.28)  # room for the labels behind the bars
+    scale = Scale(0.0, top * 1.5)  # room for the labels behind the bars
     made = []
     for name, measured, low, high, published in rows:
         end = scale.at(measured)
