@@ -1,8 +1,9 @@
-"""Rebuilds frozen records from the plain data JSON gives."""
+"""Frozen records to and from the plain data of JSON."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -32,4 +33,15 @@ def decode(kind: Any, value: Any) -> Any:
         return None if value is None else decode(next(t for t in inside if t is not type(None)), value)
     if origin is not None and issubclass(origin, Mapping):
         return {key: decode(inside[1], item) for key, item in value.items()}
+    return value
+
+
+def finite(value: Any) -> Any:
+    """NaN and infinities as null: JSON has no word for them, and strict readers refuse Python's."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
     return value

@@ -7,6 +7,7 @@ image is not blamed for it.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -73,11 +74,14 @@ class Shift:
 
 
 def series(sample: Sample) -> Series:
-    """A Sample as a Series: one value per process, or `conditions["processes"]` values per process in order."""
+    """A Sample as a Series, one value per process: where there are `conditions["processes"]` many, their median.
+
+    What a median inside a process wavers by is part of how processes differ, so it is not counted twice.
+    """
     counts = sample.conditions.get("processes")
     values, groups = list(sample.values), list[tuple[float, ...]]()
     for count in counts if isinstance(counts, (list, tuple)) else [1] * len(values):
-        groups.append(tuple(values[:count]))
+        groups.append((statistics.median(values[:count]),) if values[:count] else ())
         values = values[count:]
     kind = "ratio" if sample.unit in {"x", "×", ""} else "time" if sample.unit in TIMES else "rate"
     clocks = sample.conditions.get("clocks_mhz")

@@ -165,6 +165,9 @@ def _draws(pools: Sequence[Sequence[float]], made: random.Random, resamples: int
     """Medians over processes drawn with replacement, each by one of its own resampled figures."""
     count, uniform, drawn = len(pools), made.random, []
     sizes = [len(p) for p in pools]
+    if sizes == [1] * count:
+        values = [p[0] for p in pools]
+        return [_middle(sorted(made.choices(values, k=count))) for _ in range(resamples)]
     for _ in range(resamples):
         chosen = [int(uniform() * count) for _ in range(count)]
         drawn.append(_middle(sorted(pools[i][int(uniform() * sizes[i])] for i in chosen)))

@@ -125,7 +125,7 @@ def test_the_alarm_is_raised_at_the_second_bad_night(verdicts: list, expected: b
 
 def test_a_sample_is_cut_into_its_processes() -> None:
     found = series(Sample("a:time", "ms", "lower", (1.0, 2.0, 3.0), {"processes": [2, 1], "clocks_mhz": [5, 6]}))
-    assert found == Series(((1.0, 2.0), (3.0,)), "time", "lower", (5, 6))
+    assert found == Series(((1.5,), (3.0,)), "time", "lower", (5, 6))
     one = series(Sample("a", "TFLOP/s", "higher", (1.0, 2.0), {"clock_mhz": 7}))
     assert one == Series(((1.0,), (2.0,)), "rate", "higher", (7, 7))
     assert series(Sample("a", "x", "higher", (1.0,), {})).kind == "ratio"

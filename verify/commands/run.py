@@ -171,6 +171,7 @@ def run(options: argparse.Namespace) -> int:
     targets = {name: getattr(options, name) for name in RENDERERS if getattr(options, name)}
     if list(targets.values()).count("-") > 1:
         raise UsageError("Only one report can go to stdout.")
+    report.ready(targets)
     for path in targets.values():
         if path != "-":
             report.writable(path)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from verify.core import Run, UsageError
-from verify.report import json_, junit, markdown, prometheus
+from verify.report import html, json_, junit, markdown, prometheus
 
 RENDERERS: Mapping[str, Callable[[Run], str]] = {
     "json": json_.render,
     "junit": junit.render,
     "prometheus": prometheus.render,
     "markdown": markdown.render,
+    "html": html.render,
 }
+
+
+def ready(formats: Iterable[str]) -> None:
+    """UsageError, before anything is measured, when a format lacks its package."""
+    if "html" in formats:
+        html.needed()
 
 
 def writable(path: str) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from verify.core import Run
+from verify.plain import finite
 
 
 def render(run: Run) -> str:
@@ -17,17 +16,6 @@ def render(run: Run) -> str:
     data["ok"] = run.ok()
     data["counts"] = {str(status): number for status, number in run.counts().items()}
     return json.dumps(finite(data), indent=1, default=str, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """NaN and infinities as null: JSON has no word for them, and strict readers refuse Python's."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(inner) for inner in value]
-    return value
 
 
 def schema() -> dict[str, Any]:
