@@ -276,8 +276,8 @@ def discover(*packages: str) -> dict[str, Check]:
     """Import every file of `packages` and return the registry: FIRST first, then by package, file, order of the file."""
     for package in packages or ("verify.checks", "verify.bench"):
         found = importlib.import_module(package)
-        for module in sorted(pkgutil.iter_modules(found.__path__), key=lambda m: m.name):
-            importlib.import_module(f"{package}.{module.name}")
+        for name in sorted(module.name for module in pkgutil.iter_modules(found.__path__)):
+            importlib.import_module(f"{package}.{name}")
     return dict(sorted(REGISTRY.items(), key=lambda item: item[0].partition(".")[0] not in FIRST))
 
 
