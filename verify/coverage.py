@@ -10,7 +10,8 @@ One container (pure functions, `reach`):
 One library (`judge`): it serves a card when every container that holds a kernel serves it with SASS. Three kinds of
 containers may fail to and still be right; they are counted as "other cards", never as served:
 1. architecture- or family-specific code only (sm_90a): whoever compiled that meant that card;
-2. fat binaries the library keeps in its own data and loads itself;
+2. fat binaries the library keeps in its own data and loads itself (`own_ptx` of them are PTX it has the driver compile,
+   which must be PTX that this driver takes);
 3. SASS for other cards in a library of `BY_ARCH`: NVIDIA's own, with tuned kernels per architecture and a choice in
    host code (a container of theirs with PTX alone counts as JIT).
 At least one container must serve the card in every case, or the library cannot run there, unless `FOR_OTHER_CARDS`
@@ -23,7 +24,9 @@ without a kernel): every container with kernels of torch (393 + 107), torchvisio
 cuBLASLt serves 494 of 1,730 (864 hold sm_90 and sm_120 only), cuDNN's precompiled engines 633 of 926, cuSPARSELt 43 of
 112, cuSPARSE 106 of 121, cuBLAS 195 of 200, NCCL 139 of 143 (the others: sm_100a and sm_120a). Eight of cuSPARSE hold
 PTX that sm_89 could JIT (blocked-ELL products for 5.x, 6.x, 9.x …): the same products for 7.x and 8.x lie in
-containers of their own, which is why these leave such cards out.
+containers of their own, which is why these leave such cards out. cuFFT makes its
+plans from 358 fat binaries of SASS for sm_89 and 8,115 of nothing but PTX, of ISA 7.0 and 7.5, which every driver of
+CUDA 12 compiles (11,151 more of LTO code are for callbacks and run-time linking).
 """
 
 from __future__ import annotations
@@ -110,6 +113,9 @@ class Verdict:
     faults: tuple[str, ...] = ()  # no code for this card at all
     refused: tuple[str, ...] = ()  # PTX that this driver does not compile
     note: str = ""  # why code for other cards only is no fault here
+    own_ptx: int = (
+        0  # hold nothing but PTX for this card, which the library itself gives to the driver when it needs it
+    )
 
 
 def parse_target(text: str) -> int:
@@ -179,7 +185,7 @@ def judge(library: Library, target: int, isa: tuple[int, int] | None) -> Verdict
     by_arch = next((why for start, why in BY_ARCH.items() if _file_name(library).startswith(start)), "")
     old_ptx = next((why for end, why in OLD_PTX.items() if library.path.endswith(end)), "")
     counts = dict.fromkeys(Reach, 0)
-    other = 0
+    other = own = 0
     faults: list[str] = []
     refused: list[str] = []
     for group in library.groups:
@@ -200,6 +206,10 @@ def judge(library: Library, target: int, isa: tuple[int, int] | None) -> Verdict
             or (old_ptx and how is Reach.JIT)
         ):
             other += group.count
+            if group.loose and usable and not _has_sass(group.codes):
+                own += group.count
+                if all(jit_accepts(code, isa) is False for code in usable):
+                    refused.append(f"{_many(group)}: {_labels(usable)}")
         elif usable:
             counts[Reach.JIT] += group.count
             if how is Reach.NONE:
@@ -217,7 +227,7 @@ def judge(library: Library, target: int, isa: tuple[int, int] | None) -> Verdict
     else:  # the weakest way any of its code gets to run
         whole = next((r for r in (Reach.JIT, Reach.COMPATIBLE, Reach.NATIVE) if counts[r]), Reach.NO_CODE)
     note = excuse or (by_arch if other else "")
-    return Verdict(library, target, whole, served, other, counts[Reach.JIT], tuple(faults), tuple(refused), note)
+    return Verdict(library, target, whole, served, other, counts[Reach.JIT], tuple(faults), tuple(refused), note, own)
 
 
 def judge_all(inventory: Inventory, target: int, isa: tuple[int, int] | None) -> tuple[Verdict, ...]:

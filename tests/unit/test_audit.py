@@ -164,6 +164,14 @@ def test_code_the_library_loads_itself_counts_when_it_serves():
     assert judge((sass(100),), section=".ldata").faults
 
 
+def test_ptx_the_library_itself_has_compiled_is_counted_and_must_be_old_enough():
+    made = judge((sass(89),), (ptx(80, (7, 5)),), (ptx(90, (7, 8)),), (Code("lto", 50),), section=".ldata")
+    assert (made.reach, made.own_ptx, made.jit, made.refused) == (Reach.NATIVE, 1, 0, ())
+    newer = judge((sass(89),), (ptx(80, (8, 7)),), section=".ldata")
+    assert (newer.reach, newer.own_ptx) == (Reach.NONE, 1)
+    assert "ISA 8.7" in newer.refused[0]
+
+
 def test_ptx_too_new_for_the_driver_is_named():
     verdict = judge((ptx(80, (8, 7)),))
     assert (verdict.reach, verdict.jit) == (Reach.NONE, 1)

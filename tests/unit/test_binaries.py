@@ -79,6 +79,24 @@ def test_ptx_alone_fails_the_jit_check_alone(site: Path):
     assert "TORCH_CUDA_ARCH_LIST" in outcome.hint
 
 
+def test_ptx_of_a_library_that_compiles_it_itself_is_told_and_fails_when_too_new(site: Path):
+    make.write(
+        site / "own.so",
+        make.library(make.container(make.sass(89)), make.container(make.ptx(80, (7, 5))), section=".ldata"),
+    )
+    outcome = binaries.no_ptx_jit(machine(site))
+    assert outcome.status is Status.PASS
+    assert "own.so (1 containers)" in outcome.message
+    make.write(
+        site / "own.so",
+        make.library(make.container(make.sass(89)), make.container(make.ptx(80, (8, 7))), section=".ldata"),
+    )
+    binaries._read.cache_clear()
+    outcome = binaries.no_ptx_jit(machine(site))
+    assert outcome.status is Status.FAIL
+    assert "error 222" in outcome.message
+
+
 def test_ptx_the_driver_takes_is_still_a_finding(site: Path):
     add(site, make.container(make.ptx(80, (8, 4))))
     outcome = binaries.no_ptx_jit(machine(site))

@@ -106,6 +106,21 @@ def test_want_of_the_jit_is_a_warning_where_the_driver_can_compile(made_up: str)
     assert (found.status, "older one would fail" in found.hint) == (Status.WARN, True)
 
 
+def test_a_library_that_has_the_driver_compile_on_purpose_is_no_failure(
+    made_up: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask, "BY_DRIVER", {"probes.jit": "made so", "probes.raises": "made so"})
+    found = answers(made_up, False)
+    assert found["probes.jit"].status is Status.PASS
+    assert found["probes.jit"].message == "with the driver's compiler (made so)."
+    assert found["probes.raises"].status is Status.ERROR  # what the compiler does not cure stays
+
+
+def test_every_exception_is_for_a_probe_that_exists() -> None:
+    importlib.import_module("verify.gpu.computes")
+    assert set(ask.BY_DRIVER) <= set(PROBES)
+
+
 def test_a_file_that_cannot_even_start_answers_for_all() -> None:
     text = json.dumps(dataclasses.asdict(Context(89)), sort_keys=True)
     found = ask.collect("no_such_file", text, 60.0)

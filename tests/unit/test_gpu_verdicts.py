@@ -52,6 +52,22 @@ def test_a_wrong_product_fails_by_name(error: float) -> None:
     assert found.hint
 
 
+def test_a_refused_transform_is_tried_again_with_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_DISABLE_PTX_JIT", "1")
+    with pytest.raises(RuntimeError, match="length 1024"):
+        computes.no_plan("length 1024: CUFFT_INTERNAL_ERROR")
+
+
+@pytest.mark.parametrize(("there", "word"), [(True, "verify run binaries"), (False, "libnvidia-ptxjitcompiler.so.1")])
+def test_a_transform_refused_with_the_compiler_on_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, there: bool, word: str
+) -> None:
+    monkeypatch.delenv("CUDA_DISABLE_PTX_JIT", raising=False)
+    monkeypatch.setattr(computes, "compiler_there", lambda: there)
+    found = computes.no_plan("length 1024: CUFFT_INTERNAL_ERROR")
+    assert (found.status, "CUFFT_INTERNAL_ERROR" in found.message, word in found.hint) == (Status.FAIL, True, True)
+
+
 def test_a_right_product_passes() -> None:
     assert computes.verdict("A matrix product", {"int8": (0.0, 0.0)}).status is Status.PASS
 

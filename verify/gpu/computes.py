@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import os
 from typing import Any
 
 from verify.core import Outcome, fail, pass_, skip
@@ -159,8 +161,34 @@ def fourier(_: Context) -> Outcome:
         errors[str(n)] = (float((spectrum.cpu().to(exact.dtype) - exact).norm() / exact.norm()), limit)
         errors[f"{n} and back"] = (relative(back, x), limit)
     if refused:
-        raise RuntimeError("; ".join(refused))  # what the caller tries again with the driver's compiler on
+        return no_plan("; ".join(refused))
     return verdict("A Fourier transform", errors)
+
+
+def compiler_there() -> bool:
+    """Whether the driver's PTX compiler can be loaded; the container gets it with the capability "compute"."""
+    try:
+        ctypes.CDLL("libnvidia-ptxjitcompiler.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def no_plan(said: str) -> Outcome:
+    """cuFFT refused: raises while the driver's compiler is off (the caller tries again with it), else names the cause."""
+    if "CUDA_DISABLE_PTX_JIT" in os.environ:
+        raise RuntimeError(said)
+    if not compiler_there():
+        return fail(
+            f"cuFFT cannot make a plan, because the driver's PTX compiler is missing here ({said}).",
+            hint="libnvidia-ptxjitcompiler.so.1 belongs to the driver and comes with the capability compute: recreate "
+            "the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility, or run `ldconfig` if the file is there.",
+        )
+    return fail(
+        f"cuFFT cannot make a plan on this card ({said}).",
+        hint="cuFFT has the driver compile its PTX: `verify run binaries` says whether this driver takes it, `verify "
+        "run condition` whether the card's memory is full. Otherwise reinstall the nvidia-cufft wheel torch pins.",
+    )
 
 
 @probe

@@ -144,10 +144,27 @@ ENTRIES = (
                 r"|INVALID_VALUE|NOT_SUPPORTED))"
             ),
             r"(?P<status>CUSOLVER_STATUS_\w{4,30})",
-            r"(?P<status>CUFFT_(?:INTERNAL_ERROR|ALLOC_FAILED|EXEC_FAILED))",
             r"(?P<status>CUSPARSE_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|INTERNAL_ERROR|INSUFFICIENT_RESOURCES))",
             r"failed to create (?P<status>cublas) handle",
         ),
+    ),
+    Entry(
+        id="cufft-failed",
+        title="cuFFT cannot make or run a Fourier transform",
+        layer="resources",
+        rank=31,
+        cause="cuFFT stopped with {status|an error}. It has the driver compile kernels when a transform is first used, "
+        "so CUDA_DISABLE_PTX_JIT is set, or libnvidia-ptxjitcompiler.so.1 is missing in the container, or the GPU's memory is full. PyTorch builds of CUDA 11.7 and older fail so on every RTX 40 card.",
+        fix="Unset CUDA_DISABLE_PTX_JIT, start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility, free "
+        "memory on the card (`nvidia-smi`), and use a PyTorch of CUDA 11.8 or newer.",
+        command="env -u CUDA_DISABLE_PTX_JIT python -c 'import torch; print(torch.version.cuda, "
+        'torch.fft.fft(torch.ones(1000, device="cuda")).sum())\'',
+        text=(
+            r"(?P<status>CUFFT_(?:INTERNAL_ERROR|ALLOC_FAILED|EXEC_FAILED|SETUP_FAILED|INVALID_PLAN))",
+            r"cufft error: (?P<status>CUFFT_\w{4,30})",
+        ),
+        source=("pytorch/pytorch#88038", "pytorch/pytorch#119420"),
+        checks=("computes.fourier",),
     ),
     Entry(
         id="cudnn-failed",
