@@ -33,8 +33,8 @@ PTX = re.compile(r"unsupported toolchain|UNSUPPORTED_PTX_VERSION|\berror:? 222\b
 NO_CODE = re.compile(r"no kernel image is available|NO_BINARY_FOR_GPU|\berror:? 209\b", re.IGNORECASE)
 MEMORY = re.compile(r"CUDA out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 # Probes of libraries that ship PTX on purpose, old enough for every driver of their CUDA major, and have the driver
-# compile it when first used. With the compiler off they work only from the driver's cache (CUDA_CACHE_PATH). cuFFT 11.3 (CUDA
-# 12.8): 8,115 fat binaries of PTX ISA 7.0 and 7.5 for sm_89; cuFFT API reference, "Plan Initialization Time".
+# compile it when first used. With the compiler off they work only from the driver's cache (CUDA_CACHE_PATH). cuFFT of
+# CUDA 12.8: 8,115 fat binaries of PTX ISA 7.0 and 7.5 for sm_89; cuFFT API reference, "Plan Initialization Time".
 BY_DRIVER = {"computes.fourier": "cuFFT ships kernels as PTX and had the driver compile them, as it is made to"}
 DRIVER = re.compile(
     r"Found no NVIDIA driver|No CUDA GPUs are available|CUDA unknown error|cudaGetDeviceCount|CUDA driver init"

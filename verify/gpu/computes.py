@@ -175,7 +175,7 @@ def compiler_there() -> bool:
 
 
 def no_plan(said: str) -> Outcome:
-    """cuFFT refused: raises while the driver's compiler is off (the caller tries again with it), else names the cause."""
+    """cuFFT refused: raises with the driver's compiler off (the caller tries again with it), else names the cause."""
     if "CUDA_DISABLE_PTX_JIT" in os.environ:
         raise RuntimeError(said)
     if not compiler_there():

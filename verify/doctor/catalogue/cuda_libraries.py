@@ -154,7 +154,8 @@ ENTRIES = (
         layer="resources",
         rank=31,
         cause="cuFFT stopped with {status|an error}. It has the driver compile kernels when a transform is first used, "
-        "so CUDA_DISABLE_PTX_JIT is set, or libnvidia-ptxjitcompiler.so.1 is missing in the container, or the GPU's memory is full. PyTorch builds of CUDA 11.7 and older fail so on every RTX 40 card.",
+        "so CUDA_DISABLE_PTX_JIT is set, or libnvidia-ptxjitcompiler.so.1 is missing in the container, or the "
+        "GPU's memory is full. PyTorch builds of CUDA 11.7 and older fail so on every RTX 40 card.",
         fix="Unset CUDA_DISABLE_PTX_JIT, start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility, free "
         "memory on the card (`nvidia-smi`), and use a PyTorch of CUDA 11.8 or newer.",
         command="env -u CUDA_DISABLE_PTX_JIT python -c 'import torch; print(torch.version.cuda, "
