@@ -14,7 +14,13 @@ library() { # path, soname, C source
 wheel() { # distribution, files of the package: replaced by the wheel of that name in /wheels
   (cd "$site" && rm -rf "$@") && /opt/venv/bin/python -m zipfile -e /wheels/"$1"-*.whl "$site"
 }
-version() { sed -i "s/^Version: .*/Version: $2/" "$site"/$1-*.dist-info/METADATA; }
+version() { # distribution, version: what its metadata says from now on
+  sed -i "s/^Version: .*/Version: $2/" "$site"/$1-*.dist-info/METADATA
+}
+extension() { # name, options of nvcc: a library of one kernel among xFormers' files
+  echo '__global__ void k(int *x) { *x = 1; } void go(int *x) { k<<<1, 1>>>(x); }' >/tmp/k.cu
+  nvcc "${@:2}" -shared -Xcompiler -fPIC /tmp/k.cu -o "$site/xformers/$1"
+}
 """
 
 
@@ -23,7 +29,8 @@ class Mutant:
     """`script` breaks a container as root before verify runs in it with `environment`.
 
     Every check of `rejected_by` must fail with `hint` in the hint of one of them. `follows` may fail or warn too, being
-    true consequences of the same cause; any other check that was content with the good image must stay so.
+    true consequences of the same cause; any other check that was content with the good image must stay so. `light` ones
+    change nothing that is imported or compiled against, so the slow checks of that are left out.
     """
 
     name: str
@@ -33,9 +40,12 @@ class Mutant:
     follows: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     about: str = "image"
+    light: bool = False
 
 
 IMPORTS = ("imports.packages", "imports.quiet")
+COMPILES = ("compilers.torch_compile", "compilers.triton_compiles")
+SLOW = (*IMPORTS, "compilers.torch_compile")
 
 MUTANTS = (
     Mutant(
@@ -61,7 +71,8 @@ MUTANTS = (
     ),
     Mutant(
         "flash-attn-too-new-for-xformers",
-        'version flash_attn 2.8.3; sed -i \'s/^__version__ = .*/__version__ = "2.8.3"/\' "$site/flash_attn/__init__.py"',
+        "version flash_attn 2.8.3; "
+        'sed -i \'s/^__version__ = .*/__version__ = "2.8.3"/\' "$site/flash_attn/__init__.py"',
         ("stack.flash_attention_range", "stack.lock"),
         "2.8.2",
         (*IMPORTS, "image.flash_attention"),
@@ -81,6 +92,7 @@ MUTANTS = (
         "library /other/libcudnn_graph.so.9 libcudnn_graph.so.9 'int stranger;'",
         ("loading.environment_leaves_torch_alone",),
         "LD_LIBRARY_PATH",
+        ("stack.runtime_libraries",),  # cuDNN aborts the process that asks for its version
         environment={"LD_LIBRARY_PATH": "/other"},
         about="image,container",
     ),
@@ -96,16 +108,16 @@ MUTANTS = (
         "ln -s libcuda.so /usr/local/cuda/lib64/stubs/libcuda.so.1",
         ("environment.library_path",),
         "LD_LIBRARY_PATH",
-        ("loading.libcuda_is_the_drivers",),
+        ("loading.libcuda_is_the_drivers", "imports.quiet"),  # torch warns of error 34
         environment={"LD_LIBRARY_PATH": "/usr/local/cuda/lib64/stubs"},
     ),
     Mutant(
         "no-c-compiler",
-        "rm -f /usr/local/bin/gcc /usr/local/bin/g++ /usr/local/bin/cc /usr/local/bin/c++ /usr/bin/*gcc* /usr/bin/*g++*",
+        "rm -f /usr/local/bin/{gcc,g++,cc,c++} /usr/bin/*gcc* /usr/bin/*g++*",
         ("compilers.c_compiler",),
         "gcc",
-        ("compilers.nvcc_host_compiler", "compilers.nvcc_compiles", "compilers.torch_compile")
-        + ("compilers.python_headers", "compilers.triton_compiles"),
+        (*COMPILES, "compilers.nvcc_host_compiler", "compilers.nvcc_compiles", "compilers.python_headers"),
+        light=True,
     ),
     Mutant(
         "no-python-headers",
@@ -123,6 +135,7 @@ MUTANTS = (
         ("compilers.nvcc_host_compiler",),
         "13",
         ("compilers.nvcc_compiles", "compilers.torch_compile"),
+        light=True,
     ),
     Mutant(
         "nvcc-of-cuda-11",
@@ -130,27 +143,36 @@ MUTANTS = (
         ("compilers.nvcc_matches_torch", "image.toolkit"),
         "12",
         ("compilers.nvcc_compiles", "compilers.nvcc_host_compiler"),
+        light=True,
     ),
     Mutant(
         "nvcc-without-its-libdevice",
         "rm /usr/local/cuda/nvvm/libdevice/libdevice.10.bc",
         ("compilers.nvcc_compiles",),
         "make image",
+        light=True,
     ),
-    Mutant("no-nvcc", "rm -rf /usr/local/cuda-12.4/bin", ("image.toolkit",), "make image", ("environment.path",)),
+    Mutant(
+        "no-nvcc",
+        "rm -rf /usr/local/cuda-12.4/bin",
+        ("image.toolkit",),
+        "make image",
+        ("environment.path",),
+        light=True,
+    ),
     Mutant(
         "extension-with-code-for-another-card-only",
-        "echo '__global__ void k(int *x) { *x = 1; } void go(int *x) { k<<<1, 1>>>(x); }' >/tmp/k.cu; "
-        'nvcc -arch=sm_90 -shared -Xcompiler -fPIC /tmp/k.cu -o "$site/xformers/only_hopper.so"',
+        "extension only_hopper.so -arch=sm_90",
         ("binaries.libraries_run_on_targets",),
-        "sm_89",
+        "this card",
+        light=True,
     ),
     Mutant(
         "extension-that-needs-the-driver-to-compile-ptx",
-        "echo '__global__ void k(int *x) { *x = 1; } void go(int *x) { k<<<1, 1>>>(x); }' >/tmp/k.cu; "
-        'nvcc -gencode arch=compute_80,code=compute_80 -shared -Xcompiler -fPIC /tmp/k.cu -o "$site/xformers/ptx.so"',
+        "extension ptx.so -gencode arch=compute_80,code=compute_80",
         ("binaries.no_ptx_jit",),
         "sm_89",
+        light=True,
     ),
     Mutant(
         "library-cut-short",
@@ -164,8 +186,7 @@ MUTANTS = (
         "library /other/libnvJitLink.so.12 libnvJitLink.so.12 'int __nvJitLinkCreate_12_4;'",
         ("loading.environment_leaves_torch_alone",),
         "LD_PRELOAD",
-        (*IMPORTS, "compilers.torch_compile", "compilers.triton_compiles", "stack.runtime_libraries")
-        + ("environment.preload",),
+        (*IMPORTS, *COMPILES, "stack.runtime_libraries", "environment.preload"),
         environment={"LD_PRELOAD": "/other/libnvJitLink.so.12"},
         about="image,container",
     ),
@@ -174,8 +195,10 @@ MUTANTS = (
         'version torch 2.9.0; mv "$site"/torch-2.8.0.dist-info "$site/torch-2.9.0.dist-info"',
         ("stack.lock",),
         "make image",
-        ("stack.family", "stack.requirements", "stack.xformers_build", "stack.torch_pins", "stack.torch_build")
-        + ("libraries.extensions_were_built_for_this_torch",),
+        (
+            *("stack.family", "stack.requirements", "stack.xformers_build", "stack.torch_pins", "stack.torch_build"),
+            "libraries.extensions_were_built_for_this_torch",
+        ),
     ),
     Mutant(
         "cuda-library-of-another-version",
@@ -183,14 +206,17 @@ MUTANTS = (
         ("stack.torch_pins", "stack.lock"),
         "nvidia-cudnn-cu12",
         ("stack.requirements", "stack.runtime_libraries"),
+        light=True,
     ),
     Mutant(
         "cuda-library-missing",
         'rm -rf "$site"/nvidia/cusparselt "$site"/nvidia_cusparselt*',
         ("libraries.needed_libraries_are_found", "stack.lock"),
         "nvidia-cusparselt-cu12",
-        (*IMPORTS, "stack.requirements", "stack.torch_pins", "stack.runtime_libraries", "compilers.torch_compile")
-        + ("compilers.triton_compiles", "binaries.libraries_run_on_targets", "libraries.torch_symbols_are_defined"),
+        (
+            *(*IMPORTS, *COMPILES, "stack.requirements", "stack.torch_pins", "stack.runtime_libraries"),
+            *("binaries.libraries_run_on_targets", "libraries.torch_symbols_are_defined"),
+        ),
     ),
     Mutant(
         "package-missing",
@@ -211,6 +237,7 @@ MUTANTS = (
         'sed -i \'s/"toolkit": .*/"toolkit": "12.8.93",/\' /opt/verify/image.json',
         ("image.toolkit",),
         "make image",
+        light=True,
     ),
     Mutant(
         "torch-compile-switched-off",
@@ -228,6 +255,7 @@ MUTANTS = (
         "/workspace",
         ("workspace.writable",),
         about="image,container",
+        light=True,
     ),
 )
 

@@ -1,6 +1,8 @@
 """A broken image is rejected by the right check with a hint that helps, and no other check cries wolf.
 
-Two containers at a time: a run of verify is half waiting, and the whole table would take a quarter of an hour otherwise.
+Two containers at a time share verify's record of the libraries it has read, and a mutant that leaves alone what is
+imported and compiled skips those checks; the whole table would take a quarter of an hour otherwise. What verify said of
+each mutant is kept in .build/mutants.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from typing import Any
 
 import pytest
 
-from tests.image.mutants import HARMLESS, MUTANTS, PRELUDE, Mutant
+from tests.image.mutants import HARMLESS, MUTANTS, PRELUDE, SLOW, Mutant
+from verify.core import Run, discover
+from verify.report.text import render
 
 ROOT = Path(__file__).parents[2]
+REPORTS = ROOT / ".build" / "mutants"
 CONTENT = {"pass", "skip"}
 # Wheels of the same Python that belong to torch 2.7; the locked ones belong to 2.8.
 STRANGERS = ("torchvision==0.22.1", "torchaudio==2.7.1", "xformers==0.0.31.post1")
@@ -42,18 +47,32 @@ def wheels(facts: dict[str, Any]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def runs(client: Any, image: Any, wheels: Path) -> Any:
-    """Starts every mutant at once, two containers at a time; name → future of verify's results."""
+def runs(
+    client: Any, image: Any, wheels: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Any:
+    """Starts the mutants of all selected tests, two containers at a time; name → future of verify's results."""
     from docker.types import Mount
+
+    selected = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    chosen = [params["mutant"] for params in selected if "mutant" in params]
+    cache = tmp_path_factory.mktemp("cache")
+    static = [check.id for check in discover().values() if check.tier == "static"]
+    REPORTS.mkdir(parents=True, exist_ok=True)
 
     def judge(mutant: Mutant) -> Results:
         setup = f"( {PRELUDE}\n{mutant.script} ) >&2 || exit 99"
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in mutant.environment.items())
-        script = f"{setup}\n{exports}exec /opt/venv/bin/python -m verify run --about {mutant.about} --tier static "
+        ids = " ".join(id_ for id_ in static if not (mutant.light and id_ in SLOW))
+        command = f"exec /opt/venv/bin/python -m verify run {ids} --about {mutant.about} --no-progress"
+        script = f"{setup}\n{exports}{command} --quiet --json -"
         container = client.containers.create(
             image.attrs["asked"],
-            ["timeout", "--kill-after=5", "400", "bash", "-c", f"{script} --quiet --no-progress --json -"],
-            mounts=[Mount("/wheels", str(wheels), type="bind", read_only=True)],
+            ["timeout", "--kill-after=5", "400", "bash", "-c", script],
+            environment={"XDG_CACHE_HOME": "/cache"},
+            mounts=[
+                Mount("/wheels", str(wheels), type="bind", read_only=True),
+                Mount("/cache", str(cache), type="bind"),
+            ],
             network_mode="none",
             shm_size="1g",
         )
@@ -65,10 +84,12 @@ def runs(client: Any, image: Any, wheels: Path) -> Any:
         finally:
             container.remove(force=True, v=True)
         assert code in {0, 1}, f"{mutant.name} could not be set up or judged (exit code {code}): {noise[-500:]}"
-        return {result["id"]: result for result in json.loads(text)["results"]}
+        found = json.loads(text)
+        (REPORTS / f"{mutant.name}.txt").write_text(render(Run.from_dict(found), width=120))
+        return {result["id"]: result for result in found["results"]}
 
     with ThreadPoolExecutor(2) as pool:
-        started: dict[str, Future[Results]] = {m.name: pool.submit(judge, m) for m in (*HARMLESS, *MUTANTS)}
+        started: dict[str, Future[Results]] = {m.name: pool.submit(judge, m) for m in chosen}
         yield started
         for future in started.values():
             future.cancel()
