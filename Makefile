@@ -97,6 +97,10 @@ lint: $(VENV)/ready ## ruff, mypy, shellcheck, hadolint
 unit: $(VENV)/ready ## Tests that need neither Docker nor a GPU
 	$(RUN)pytest tests/unit $(ARGS)
 
+.PHONY: doctor-score
+doctor-score: $(VENV)/ready ## How many recorded failures `verify doctor` names right, and its false alarms
+	$(RUN)python -m verify.doctor.score $(ARGS)
+
 # A test run on a large machine must not take an hour for a wheel: where the wheelhouse has none, lean is built.
 test image-test: export FLASH_ATTN_BUILD ?= lean
 .PHONY: image-test

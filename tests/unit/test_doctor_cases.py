@@ -44,6 +44,7 @@ def test_score_counts_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     assert "33.3% right of 3 texts" in said
     assert "8 false alarms" in said
+    assert "entries: 0 of 1 named right in every text and form; 0 wrong and 1 unknown" in said
     assert score.main(tmp_path / "none") == 2
 
 

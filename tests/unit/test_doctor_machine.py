@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.helpers import change, disk, env, load, package
+from tests.unit.helpers import ask, change, disk, env, load, package
 from verify import cli
 from verify.core import Result, Status
 from verify.doctor import diagnosis, digest, facts, facts_stack
@@ -120,6 +120,25 @@ def test_cause_on_a_machine(healthy: Machine, ident: str, broken: Break) -> None
     assert found.findings[0].id == ident
     assert found.code == 1
     assert any(e.startswith("On this machine: ") for e in found.findings[0].evidence)
+
+
+@pytest.mark.parametrize(
+    ("version", "built", "torch", "fits"),
+    [
+        ("0.0.35", "2.10.0+cu128", "2.11.0+cu130", True),  # as an H200 has it
+        ("0.0.34", "2.10.0+cu128", "2.10.0+cu128", True),
+        ("0.0.35", "2.11.0+cu130", "2.10.0+cu128", False),  # made for a newer torch than this
+        ("0.0.33.post2", "2.9.1+cu128", "2.10.0+cu128", False),
+    ],
+)
+def test_xformers_of_the_stable_abi_goes_with_every_later_torch(
+    healthy: Machine, version: str, built: str, torch: str, fits: bool
+) -> None:
+    m = package(package(change(healthy, "python.xformers_torch", built), "xformers", version), "torch", torch)
+    assert facts_stack.stable_abi(m) is fits
+    assert (facts_stack.xformers(m) == "") is (fits or built.partition("+")[0] == torch.partition("+")[0])
+    m = change(m, "python.torch_cuda", "13.0")
+    assert (ask("stack.xformers_build", m).status is Status.PASS) is fits
 
 
 def test_healthy_machine_has_nothing_wrong(healthy: Machine) -> None:

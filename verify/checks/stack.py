@@ -6,6 +6,7 @@ import re
 
 from verify import child
 from verify.core import Outcome, check, fail, pass_, skip, warn
+from verify.doctor.facts_stack import stable_abi
 from verify.machine import Machine
 from verify.scratch import RECORDED
 
@@ -133,6 +134,8 @@ def xformers_build(m: Machine) -> Outcome:
             hint=f"{AGAIN} xformers=={version}, taking a wheel, not the sources.",
         )
     # The Python version in the same file is no fault: the extension uses the stable ABI.
+    if stable_abi(m):
+        return pass_(f"xFormers {version} was built for torch {built} with its stable ABI, here is torch {mine}.")
     if built != mine:
         return fail(
             f"xFormers {version} was built for torch {built}, here is torch {mine}: its extension will not load.",

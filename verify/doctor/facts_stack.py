@@ -61,10 +61,16 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(n) for n in found[0].split(".")) if found else ()
 
 
+def stable_abi(m: Machine) -> bool:
+    """Whether this xFormers uses torch's stable ABI: from 0.0.34 on, built for torch 2.10, good for that and later."""
+    built, mine = numbers(m.python.xformers_torch), numbers(m.package("torch"))
+    return numbers(m.package("xformers")) >= (0, 0, 34) and (2, 10) <= built[:2] <= mine[:2]
+
+
 def xformers(m: Machine) -> str:
     """xFormers was built for another torch."""
     built, mine = m.python.xformers_torch, m.package("torch")
-    if built and mine and built.partition("+")[0] != mine.partition("+")[0]:
+    if built and mine and not stable_abi(m) and built.partition("+")[0] != mine.partition("+")[0]:
         return f"xFormers was built for torch {built}, here is {mine}"
     return ""
 

@@ -158,5 +158,5 @@ SIGNS = str.maketrans(
 
 def english(text: str) -> str:
     """`text` with the error words of other languages replaced by the English ones; runs of spaces inside become one."""
-    text = FOREIGN.sub(lambda m: TABLE[m[0]], text).translate(SIGNS)
+    text = FOREIGN.sub(lambda m: " " * text.endswith(":", 0, m.start()) + TABLE[m[0]], text).translate(SIGNS)
     return re.sub(r"(?<=\S) {2,}", " ", text)

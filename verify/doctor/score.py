@@ -81,17 +81,26 @@ def main(folder: Path = CASES) -> int:
         return 2
     kinds = ("right", "wrong", "unknown", "alarm")
     table: dict[str, dict[str, int]] = {}
+    entries: dict[str, set[str]] = {}
     for form in FORMS:
         for case in listed:
             kind, said = judge(case, form)
             row = table.setdefault(case.file, dict.fromkeys(kinds, 0))
             row[kind] += 1
+            entries.setdefault(case.expected.partition(",")[0].strip(), set()).add(kind)
             if kind != "right":
                 print(f"{kind:8} {case.file} {case.number} ({form}): expected {case.expected}, said {said}")
     print(f"\n{'cases':14}{'texts':>7}" + "".join(f"{k:>9}" for k in kinds))
     for name, row in table.items():
         print(f"{name:14}{sum(row.values()):>7}" + "".join(f"{row[k]:>9}" for k in kinds))
     total = {k: sum(row[k] for row in table.values()) for k in kinds}
+    whole = {n: k for n, k in entries.items() if n not in ("none", "fine", "program")}
+    ill = {kind: sum(kind in kinds for kinds in whole.values()) for kind in ("wrong", "unknown")}
+    right = sum(kinds == {"right"} for kinds in whole.values())
+    print(
+        f"\nentries: {right} of {len(whole)} named right in every text and form; {ill['wrong']} wrong and "
+        f"{ill['unknown']} unknown at least once"
+    )
     share = total["right"] / sum(total.values())
     print(f"{'all':14}{sum(total.values()):>7}" + "".join(f"{total[k]:>9}" for k in kinds))
     print(f"\n{share:.1%} right of {len(listed)} texts in {len(FORMS)} forms, {total['alarm']} false alarms")

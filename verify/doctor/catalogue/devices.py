@@ -94,6 +94,7 @@ ENTRIES = (
             r"CUDA unknown error",
             r"CUDA_ERROR_UNKNOWN",
             r"cuda runtime error \(30\)",
+            r"(?:failed to |cannot |could not )?init\w{0,12} CUDA\W{1,3}unknown error",
             r"error 999: unknown error",
             r"cuInit\(?0?\)?.{0,30}\b999\b",
         ),

@@ -86,6 +86,7 @@ ENTRIES = (
             r"signal 9 \(SIGKILL\)",
             r"died with <Signals\.SIGKILL",
             r"signal: killed",
+            r"(?:terminated|exited|died|killed) (?:with|by) (?:signal )?\(?SIGKILL\b",
             r"\[Errno 12\] Cannot allocate memory",
             r"^\s{0,80}MemoryError\b",
             r"std::bad_alloc",
