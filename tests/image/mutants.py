@@ -146,10 +146,10 @@ MUTANTS = (
         light=True,
     ),
     Mutant(
-        "nvcc-without-its-libdevice",
-        "rm /usr/local/cuda/nvvm/libdevice/libdevice.10.bc",
+        "nvcc-without-a-header",
+        "rm /usr/local/cuda/include/cuda_bf16.h*",
         ("compilers.nvcc_compiles",),
-        "make image",
+        "header",
         light=True,
     ),
     Mutant(
@@ -157,7 +157,7 @@ MUTANTS = (
         "rm -rf /usr/local/cuda-12.4/bin",
         ("image.toolkit",),
         "make image",
-        ("environment.path",),
+        ("environment.path", "environment.cuda_home"),
         light=True,
     ),
     Mutant(
