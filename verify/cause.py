@@ -27,7 +27,15 @@ def cause(m: Machine) -> Cause | None:
     d = m.driver
     if d.cuinit == 0 and d.devices:
         return None
-    return _not_given(m) or _blocked(m) or _library(m) or _wrong_library(m) or _code(m)
+    return _not_given(m) or _blocked(m) or _library(m) or answer(m)
+
+
+def answer(m: Machine) -> Cause | None:
+    """What the driver's own answer tells, whatever lies below it; None when it gave none or all is well."""
+    d = m.driver
+    if d.cuinit is None or (d.cuinit == 0 and d.devices):
+        return None
+    return _wrong_library(m) or _code(m)
 
 
 # cuInit's code → (name, sentence, remedy); CUDA driver API, CUresult.
@@ -60,9 +68,14 @@ CODES = {
 }
 
 
+def _cards(m: Machine) -> list[str]:
+    """The device files of cards, /dev/nvidia0 and so on."""
+    return [n.path for n in m.driver.nodes if re.fullmatch(r"/dev/nvidia\d+", n.path)]
+
+
 def _not_given(m: Machine) -> Cause | None:
     d = m.driver
-    gpus = [n for n in d.nodes if re.fullmatch(r"/dev/nvidia\d+", n.path)]
+    gpus = _cards(m)
     asked = m.env.get("NVIDIA_VISIBLE_DEVICES")
     if not d.kernel_module and not d.nodes:
         where = "Run this where an NVIDIA GPU and its driver are (525 or newer)."
@@ -184,8 +197,9 @@ def hidden(m: Machine) -> str:
     first = value.split(",")[0].strip()
     if first in ("", "-1", "NoDevFiles"):
         return f"CUDA_VISIBLE_DEVICES={value or '(empty)'} hides every GPU"
-    if first.isdigit() and m.gpus and int(first) >= len(m.gpus):
-        return f"CUDA_VISIBLE_DEVICES={value} asks for number {first}, and there are {len(m.gpus)} (numbered from 0)"
+    there = len(m.gpus) or len(_cards(m))
+    if first.isdigit() and there and int(first) >= there:
+        return f"CUDA_VISIBLE_DEVICES={value} asks for number {first}, and there are {there} (numbered from 0)"
     if not first.isdigit() and not m.driver.devices:
         return f"CUDA_VISIBLE_DEVICES={value} names no GPU of this container"
     return ""

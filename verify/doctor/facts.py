@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from verify.cause import answer, cause
 from verify.machine import Machine
 
 GIB = 1 << 30
-COMMAND_ONLY = frozenset({"void", "none", ""})
+
+
+def because(*names: str) -> Callable[[Machine], str]:
+    """A judge that holds when `verify.cause`, which decides why no GPU works, finds one of these causes."""
+
+    def judge(m: Machine) -> str:
+        found = next((c for c in (cause(m), answer(m)) if c and c.name in names), None)
+        return found.message.rstrip(".") if found else ""
+
+    return judge
 
 
 def _node(m: Machine, name: str) -> str:
@@ -27,16 +37,6 @@ def no_driver(m: Machine) -> str:
     if d.kernel_module or d.nodes or d.libcuda or m.gpus or not _wanted(m):
         return ""
     return "no NVIDIA kernel module, no /dev/nvidia*, no libcuda.so.1"
-
-
-def not_handed_over(m: Machine) -> str:
-    """The host has a driver and this container got nothing of it."""
-    d = m.driver
-    if not d.kernel_module or d.nodes or d.libcuda or m.gpus:
-        return ""
-    asked = m.env.get("NVIDIA_VISIBLE_DEVICES")
-    said = f", NVIDIA_VISIBLE_DEVICES={asked} alone mounts nothing" if asked and asked not in COMMAND_ONLY else ""
-    return f"the host has driver {d.kernel_module}; here are no /dev/nvidia* and no libcuda.so.1{said}"
 
 
 def module_gone(m: Machine) -> str:
@@ -60,27 +60,6 @@ def capability_missing(m: Machine) -> str:
     return f"the device files are here, {missing} is not; NVIDIA_DRIVER_CAPABILITIES is {given}"
 
 
-def hidden_by_variable(m: Machine) -> str:
-    """CUDA_VISIBLE_DEVICES selects none of the GPUs that are here."""
-    value, d = m.env.get("CUDA_VISIBLE_DEVICES"), m.driver
-    if value is None or d.nvml_code not in (0, None) or not d.nodes or d.devices:
-        return ""
-    here = sum(bool(re.search(r"/nvidia\d+$", n.path)) for n in d.nodes)
-    wanted = [w.strip() for w in value.split(",") if w.strip()]
-    numbers = [int(w) for w in wanted if re.fullmatch(r"-?\d+", w)]
-    if wanted and len(numbers) < len(wanted):
-        return "" if m.gpus and not d.cuinit else f"CUDA_VISIBLE_DEVICES={value}, and no GPU has this name"
-    if not wanted or all(n < 0 or n >= here for n in numbers):
-        return f"CUDA_VISIBLE_DEVICES={value!r} selects none of the {here} GPU(s), which are numbered from 0"
-    return ""
-
-
-def access_taken(m: Machine) -> str:
-    """The device files exist and the cgroup forbids them."""
-    denied = [n.path for n in m.driver.nodes if n.access == "EPERM"]
-    return f"opening {denied[0]} gives EPERM, a rule of the cgroup, not a file mode" if denied else ""
-
-
 def access_denied(m: Machine) -> str:
     """The device files exist and their mode or label forbids them."""
     denied = [n.path for n in m.driver.nodes if n.access == "EACCES"]
@@ -100,22 +79,6 @@ def uvm_missing(m: Machine) -> str:
     return ""
 
 
-def wedged(m: Machine) -> str:
-    """cuInit says 999 though everything is in place."""
-    d = m.driver
-    return (
-        "cuInit says 999 with all device files in place" if d.cuinit == 999 and _node(m, "nvidia-uvm") == "ok" else ""
-    )
-
-
-def compat(m: Machine) -> str:
-    """A forward-compatibility libcuda answered."""
-    d = m.driver
-    if d.cuinit == 804 or (d.cuinit == 803 and "/compat" in d.libcuda):
-        return f"cuInit says {d.cuinit}, the libcuda that answers is {d.libcuda or 'unknown'}"
-    return ""
-
-
 def library_of_another_driver(m: Machine) -> str:
     """The libcuda that answers is of another version than the kernel module."""
     d = m.driver
@@ -123,14 +86,6 @@ def library_of_another_driver(m: Machine) -> str:
         return ""
     baked = "; it lies in the image, the driver's would be mounted" if d.libcuda_mounted is False else ""
     return f"cuInit says 803: {d.libcuda or 'libcuda'} against kernel module {d.kernel_module or '?'}{baked}"
-
-
-def stub(m: Machine) -> str:
-    """The stub that is only for linking answered."""
-    d = m.driver
-    if d.cuinit == 34 or "/stubs/" in d.libcuda:
-        return f"the libcuda that answers is {d.libcuda or 'a stub'}, cuInit says {d.cuinit}"
-    return ""
 
 
 def too_old(m: Machine) -> str:
@@ -149,15 +104,6 @@ def mismatch(m: Machine) -> str:
     return (
         f"NVML says 18 (version mismatch): {d.nvml_library or 'libnvidia-ml'} against module {d.kernel_module or '?'}"
     )
-
-
-def code(*numbers: int) -> Callable[[Machine], str]:
-    """A judge of cuInit's code alone."""
-
-    def judge(m: Machine) -> str:
-        return f"cuInit says {m.driver.cuinit}" if m.driver.cuinit in numbers else ""
-
-    return judge
 
 
 def lost(m: Machine) -> str:

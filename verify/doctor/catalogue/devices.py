@@ -21,7 +21,7 @@ ENTRIES = (
         text=(r"failed to initialize NVML: unknown error", r"NVMLError_Unknown", r"NVML: unknown error"),
         weak=(*NO_DEVICE, r"CUDA unknown error"),
         beside=(r"daemon-reload",),
-        facts=facts.access_taken,
+        facts=facts.because("cgroup"),
         hides=("no-gpu-visible", "cuda-unknown-error", "driver-not-in-container"),
         source=("NVIDIA/nvidia-container-toolkit#48", "NVIDIA/nvidia-container-toolkit#1227"),
     ),
@@ -98,7 +98,7 @@ ENTRIES = (
             r"error 999: unknown error",
             r"cuInit\(?0?\)?.{0,30}\b999\b",
         ),
-        facts=facts.wedged,
+        facts=facts.because("wedged driver"),
         source=("pytorch/pytorch#49081",),
     ),
     Entry(
