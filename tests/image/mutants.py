@@ -194,7 +194,7 @@ MUTANTS = (
         "torch-replaced-by-another-version",
         'version torch 2.9.0; mv "$site"/torch-2.8.0.dist-info "$site/torch-2.9.0.dist-info"',
         ("stack.lock",),
-        "make image",
+        "torch==2.8.0",
         (
             *("stack.family", "stack.requirements", "stack.xformers_build", "stack.torch_pins", "stack.torch_build"),
             "libraries.extensions_were_built_for_this_torch",

@@ -69,9 +69,10 @@ def toolkit(m: Machine) -> Outcome:
         return fail(f"nvcc is gone; the image has toolkit {declared}.", hint=REBUILD)
     if declared and found != declared:
         why = f" ({m.problems['toolkit.nvcc']})" if "toolkit.nvcc" in m.problems else ""
+        own = m.toolkit.nvcc.startswith("/usr/local/cuda")
         return fail(
             f"nvcc ({m.toolkit.nvcc}) is {found or 'of unknown version'}{why}, the image has toolkit {declared}.",
-            hint="Set CUDA_HOME=/usr/local/cuda and put /usr/local/cuda/bin first on PATH.",
+            hint=REBUILD if own else "Set CUDA_HOME=/usr/local/cuda and put /usr/local/cuda/bin first on PATH.",
         )
     return pass_(f"Toolkit {found}." if declared else "No toolkit, as declared.")
 
