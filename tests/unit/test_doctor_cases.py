@@ -76,3 +76,12 @@ def test_entry_is_whole(entry: object) -> None:
 
 def test_no_two_entries_hide_each_other() -> None:
     assert [(e.id, h) for e in ENTRIES for h in e.hides if e.id in BY_ID[h].hides] == []
+
+
+def test_the_readme_counts_the_catalogue() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    _, marker, rest = text.partition("<!-- doctor: generated count -->")
+    if not marker:
+        pytest.skip("README.md has no section on the doctor")
+    said = rest.partition("<!-- doctor: end -->")[0]
+    assert f"[{len(ENTRIES)} failures](verify/doctor/catalogue/)" in said

@@ -22,7 +22,7 @@ FIRST, LAST = 2500, 2500  # lines with error words kept of what lies between
 NEW = 4000  # lines of a form not seen before kept of what lies between
 PER_WORD = 300  # such lines looked at per word and block
 TEMPLATES = 20000  # forms of lines remembered to tell what was seen before
-BUDGET = 4 << 20  # bytes looked at in all
+BUDGET = 3 << 19  # bytes looked at in all
 DIGITS = b"0123456789"
 # Rows, so that the formatter keeps several words on a line.
 ERROR_WORDS = tuple(

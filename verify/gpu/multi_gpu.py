@@ -36,6 +36,12 @@ def main() -> None:
     whole = torch.empty(1024 * world, device="cuda")
     dist.all_gather_into_tensor(whole, torch.full((1024,), float(rank), device="cuda"))
     same("all_gather", whole.view(world, -1) - torch.arange(float(world), device="cuda").unsqueeze(1), 0.0)
+    # Some drivers offered direct access that GeForce cards do not have, and such copies came back as zeros.
+    other = (rank + 1) % world
+    there = torch.arange(1 << 20, device="cuda").to(f"cuda:{other}")
+    torch.cuda.synchronize(other)
+    if not torch.equal(there.cpu(), torch.arange(1 << 20)):
+        wrong.append(f"a copy from card {rank} to card {other}")
     times = []
     for _ in range(10):
         torch.cuda.synchronize()
