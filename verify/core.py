@@ -273,7 +273,7 @@ def bench(
 
 
 def discover(*packages: str) -> dict[str, Check]:
-    """Import every file of `packages` and return the registry: FIRST first, then in order of package, file and place."""
+    """Import every file of `packages` and return the registry: FIRST first, then by package, file and place."""
     for package in packages or ("verify.checks", "verify.bench"):
         found = importlib.import_module(package)
         for name in sorted(module.name for module in pkgutil.iter_modules(found.__path__)):

@@ -163,7 +163,8 @@ def _holds(clause: str, cuda: int, version: str, geforce: bool) -> bool:
 def machine_code(m: Machine) -> Outcome:
     """torch runs on this card from machine code alone, with the driver's own compiler off.
 
-    All checks of this tier run with CUDA_DISABLE_PTX_JIT=1. What fails for want of that compiler says so.
+    All checks of this tier run with CUDA_DISABLE_PTX_JIT=1. What fails for want of that compiler says so; cuFFT alone
+    may have it, as it is made to.
     """
     found = ask(m, "devices", "seen")
     if found.status is not Status.PASS:

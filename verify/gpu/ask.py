@@ -70,12 +70,12 @@ def collect(file: str, context_json: str, timeout: float = TIMEOUT) -> Mapping[s
     found = rounds(file, context_json, timeout)
     stopped = [n for n, o in found.items() if n != "*" and "raised" in o.data]
     if stopped:
-        again = rounds(file, context_json, timeout, stopped, jit=True)
+        again = rounds(file, context_json, timeout / 2, stopped, jit=True)  # all within the checks' own 2 · TIMEOUT
         jit = bool(json.loads(context_json)["jit"])
         found |= {n: by_driver(n, again[n]) for n in stopped if n in again and n in BY_DRIVER}
         helped = [n for n in stopped if n in again and n not in BY_DRIVER and again[n].status is Status.PASS]
         # Off once more, so that a fault that comes and goes is not taken for the compiler's absence.
-        sure = rounds(file, context_json, timeout, helped) if helped else {}
+        sure = rounds(file, context_json, timeout / 2, helped) if helped else {}
         found |= {n: needs_jit(found[n], jit) for n in helped if n in sure and "raised" in sure[n].data}
     return found
 

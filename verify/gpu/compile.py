@@ -148,15 +148,17 @@ def fallback_ladder(_: Context) -> Outcome:
         "submodule excluded": lambda: torch.compile(excluded),
     }
     excluded = whole(torch.compiler.disable(hostile()))
-    errors = {}
+    errors, counts = {}, {}
     for name, make in steps.items():
         fresh()
         errors[name] = difference(excluded if "excluded" in name else model, make(), x, train=False)
-    breaks, graphs = counted()
-    facts = {"errors": errors, "graph_breaks": breaks, "graphs": graphs}
+        counts[name] = counted()
+    graphs = counts["submodule excluded"][1]
+    facts = {"errors": errors, "breaks_and_graphs": counts}
     bad = {k: e for k, e in errors.items() if not e <= LIMIT}
-    if bad or not graphs:
-        what = ", ".join(f"{k} {text(e)}" for k, e in bad.items()) or "nothing was compiled"
+    eager = [k for k, (_, compiled) in counts.items() if not compiled]
+    if bad or eager:
+        what = ", ".join(f"{k} {text(e)}" for k, e in bad.items()) or f"nothing was compiled by {', '.join(eager)}"
         return fail(f"A step of the fallback ladder is wrong: {what}.", hint="Run without torch.compile.", data=facts)
     return pass_(f"{', '.join(steps)}: each right, {graphs} graphs around the excluded part.", data=facts)
 
