@@ -131,15 +131,16 @@ def rates(pools: Mapping[float, Sequence[Process]], size: int, nights: int, seed
     seconds: dict[float, int] = dict.fromkeys(pools, 0)
     for level, pool in pools.items():
         for turn in range(nights):
-            drawn = made.sample(calm, 2 * size)
-            other = drawn[size:] if level == 0.0 else made.sample(pool, size)
-            found = night(drawn[:size], other, turn)
+            drawn = made.sample(calm, size)
+            # One process measures every level, so a night and its baseline must not share processes.
+            used = {p.order for p in drawn}
+            rest = [p for p in pool if p.order not in used]
+            found = night(drawn, made.sample(rest, size), turn)
             verdicts[level].append(found)
             wrong += level == 0.0 and any(v in {Verdict.SLOW, Verdict.FAST} for v in found)
             slow = [v is Verdict.SLOW for v in found]
             if any(slow):
-                rest = [p for p in calm if p not in drawn[:size]] if level == 0.0 else pool
-                again = night(drawn[:size], made.sample(rest, size), turn + nights)
+                again = night(drawn, made.sample(rest, size), turn + nights)
                 seconds[level] += any(a and b is Verdict.SLOW for a, b in zip(slow, again, strict=True))
     detected = {
         level: stats.share(sum(Verdict.SLOW in v for v in found), nights) for level, found in verdicts.items() if level

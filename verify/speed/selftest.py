@@ -1,17 +1,18 @@
 """The benchmark measures itself: what it says of two runs that differ by nothing, and of a known slowdown.
 
-`verify bench selftest --json F` times GPT-2-124M training (bf16), eager against compiled, in fresh processes. Most are
-alike (A/A); in the others a real extra kernel, a copy inside the card's memory, runs at the end of each compiled step
-and takes 1, 2, 3 or 5 % of it. The levels come in turn, in a random order within each round. F holds
+`verify bench selftest --json F` times GPT-2-124M training (bf16) in fresh processes: eager, compiled, and compiled with
+a real extra kernel at the end of each step, a copy inside the card's memory that takes 1, 2, 3 or 5 % of it. All of
+them take turns within a process. F holds
 
     {"schema": 1, "workload": id, "device": {...}, "pairs": n, "levels": [...], "seconds": s, "complete": bool,
      "processes": [{"injected": 0.0, "achieved": 0.0, "order": i, "eager": [ms…], "compiled": [ms…], "clock_mhz": …,
                     "throttled": [...], "others": [...], "temperature_c": …, "power_w": …, "converged": bool,
-                    "start_s": …, "seconds": …} or {"injected": …, "order": i, "raised": text}]}
+                    "start_s": …, "seconds": …} or {"order": i, "raised": text}]}
 
-`injected` is the share of the compiled step that was asked for (0.01 = 1 %), `achieved` what the kernel really took,
-by CUDA events around it alone, over the median of the compiled step without it. `eager` and `compiled` are all times in
-ms in the order they were taken, one pair after the other. False alarms and detections are worked out from this file.
+with one entry for each process (`order`) and level. `injected` is the share of the compiled step that was asked for
+(0.01 = 1 %), `achieved` what the kernel really took, by CUDA events around it alone, over the median of the compiled
+step without it. `eager` and `compiled` are all times in ms in the order they were taken. False alarms and detections
+are worked out from this file by `verify selfmeasure`, which never compares a process with itself.
 
 While one process is at the GPU, the next already imports torch and then waits for its turn.
 """
@@ -21,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -35,25 +35,14 @@ from verify.speed.plan import clock_text
 
 WORKLOAD = "transformer.gpt2_amp"
 LEVELS = (0.01, 0.02, 0.03, 0.05)
-ROUNDS = 8  # each: three A/A processes and one of each level
-ALIKE = 3
-PAIRS = 30
+PROCESSES = 22
+PAIRS = 24
 PROCESS = 120.0  # seconds one process may take
 
 
-def order(rounds: int = ROUNDS, seed: int = 0) -> list[float]:
-    """The levels of all processes: every round has each once and ALIKE zeros, shuffled, so a drift meets all alike."""
-    made, drawn = list[float](), random.Random(seed)
-    for _ in range(rounds):
-        one = [0.0] * ALIKE + list(LEVELS)
-        drawn.shuffle(one)
-        made += one
-    return made
-
-
 def main(argv: list[str]) -> None:
-    """In a child: `INJECTED DEVICE PAIRS`; answers one entry of "processes" and the device."""
-    injected, device, pairs = float(argv[0]), argv[1], int(argv[2])
+    """In a child: `DEVICE PAIRS`; answers {"levels": entries of "processes", "device": facts}."""
+    device, pairs = argv[0], int(argv[1])
     import torch
     import torch._inductor.compile_fx  # what compiling imports takes seconds: before the lock
 
@@ -75,31 +64,31 @@ def main(argv: list[str]) -> None:
         call()
     least, most = (0.3, 3.0) if cuda else (0.0, 0.5)
     warmth = timing.warm_up(work.calls, clock, least_s=least, most_s=most)
-    calls, achieved = dict(work.calls), 0.0
-    if injected:
-        extra, achieved = injection(injected, warmth.medians["compiled"], clock, device)
-        calls["compiled"] = followed(calls["compiled"], extra)
-        timing.timed(calls, clock, 2)
+    calls, achieved = dict(work.calls), {0.0: 0.0}
+    for level in LEVELS:
+        extra, achieved[level] = injection(level, warmth.medians["compiled"], clock, device)
+        calls[str(level)] = followed(calls["compiled"], extra)
+    timing.timed(calls, clock, timing.UNHELD)
     ready = time.monotonic()
     with watch.during() as looks:
         times = timing.timed(calls, clock, pairs)
     card = looks.summary()
-    child.answer(
-        {
-            "injected": injected,
-            "achieved": round(achieved, 5),
-            **times,
-            "clock_mhz": card.get("clock_mhz"),
-            "temperature_c": card.get("temperature_c"),
-            "power_w": card.get("power_w"),
-            "throttled": card.get("throttled", []),
-            "others": [*others, *card.get("others", [])],
-            "converged": warmth.converged,
-            "start_s": round(ready - started, 2),
-            "seconds": round(time.monotonic() - started, 2),
-            "device": device_facts() if cuda else {},
-        }
-    )
+    common = {
+        "clock_mhz": card.get("clock_mhz"),
+        "temperature_c": card.get("temperature_c"),
+        "power_w": card.get("power_w"),
+        "throttled": card.get("throttled", []),
+        "others": [*others, *card.get("others", [])],
+        "converged": warmth.converged,
+        "start_s": round(ready - started, 2),
+        "seconds": round(time.monotonic() - started, 2),
+    }
+    entries = [
+        {"injected": level, "achieved": round(share, 5), "eager": times["eager"], **common}
+        | {"compiled": times[str(level) if level else "compiled"]}
+        for level, share in achieved.items()
+    ]
+    child.answer({"levels": entries, "device": device_facts() if cuda else {}})
     sys.stdout.flush()
     os._exit(0)
 
@@ -138,19 +127,19 @@ def injection(share: float, step_ms: float, clock: timing.Clock, device: str) ->
 Begun = tuple[subprocess.Popen[bytes], Any]
 
 
-def start(level: float, device: str, pairs: int) -> Begun:
+def start(device: str, pairs: int) -> Begun:
     """A process that imports and waits for its turn, and the file its answer comes through."""
     answer = child.scratch()
     env = child.environment({child.ANSWER_FD: str(answer.fileno())})
     code = "import sys; from verify.speed.selftest import main; main(sys.argv[1:])"
-    argv = [sys.executable, "-c", code, str(level), device, str(pairs)]
+    argv = [sys.executable, "-c", code, device, str(pairs)]
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     made = subprocess.Popen(argv, env=env, stdin=pipe, stdout=null, stderr=pipe, pass_fds=[answer.fileno()])
     return made, answer
 
 
-def turn(level: float, begun: Begun) -> dict[str, Any]:
-    """Let a process measure and give its answer; {"injected", "raised"} when there is none."""
+def turn(begun: Begun) -> dict[str, Any]:
+    """Let a process measure and give its answer; {"raised"} when there is none."""
     process, answer = begun
     try:
         _, said = process.communicate(b"go\n", timeout=PROCESS)
@@ -165,23 +154,23 @@ def turn(level: float, begun: Begun) -> dict[str, Any]:
             made: dict[str, Any] = json.loads(lines[-1])
             return made
     tail = said.decode(errors="replace").strip()[-600:]
-    return {"injected": level, "raised": f"exit code {process.returncode}: {tail}"}
+    return {"raised": f"exit code {process.returncode}: {tail}"}
 
 
-def processes(levels: list[float], device: str, pairs: int, deadline: float) -> Iterator[dict[str, Any]]:
-    """One entry per process; the next imports while one measures. No new one starts after `deadline` (monotonic)."""
-    todo, begun = list(levels), list[tuple[float, Begun]]()
+def processes(count: int, device: str, pairs: int, deadline: float) -> Iterator[dict[str, Any]]:
+    """The answers of `count` processes; the next imports while one measures. None starts after `deadline`."""
+    begun: list[Begun] = []
     try:
-        while todo or begun:
-            while todo and len(begun) < 2 and time.monotonic() < deadline:
-                level = todo.pop(0)
-                begun.append((level, start(level, device, pairs)))
+        while count or begun:
+            while count and len(begun) < 2 and time.monotonic() < deadline:
+                begun.append(start(device, pairs))
+                count -= 1
             if not begun:
                 return
-            yield turn(*begun[0])
+            yield turn(begun[0])
             begun.pop(0)
     finally:
-        for _, (process, _) in begun:
+        for process, _ in begun:
             process.kill()
             process.wait()
 
@@ -190,21 +179,21 @@ def run(
     path: str, *, minutes: float = 5.5, device: str = "cuda", pairs: int = PAIRS, stream: TextIO = sys.stderr
 ) -> dict[str, Any]:
     """The whole experiment; written to `path` as JSON after every process, so that nothing is lost when it is ended."""
-    levels, began = order(), time.monotonic()
+    began = time.monotonic()
     made: dict[str, Any] = {"schema": 1, "workload": WORKLOAD, "device": {}, "pairs": pairs, "levels": [0.0, *LEVELS]}
     made |= {"seconds": 0.0, "complete": False, "processes": []}
     # The first process fills the compile cache and is thrown away.
-    for number, found in enumerate(processes([0.0, *levels], device, pairs, began + 60 * minutes)):
+    for number, found in enumerate(processes(PROCESSES + 1, device, pairs, began + 60 * minutes)):
         took = time.monotonic() - began
         if number:
-            made["device"] = found.pop("device", made["device"]) or made["device"]
-            made["processes"].append({"order": number - 1, **found})
+            made["device"] = found.get("device") or made["device"]
+            made["processes"] += [{"order": number - 1, **entry} for entry in found.get("levels", [found])]
         made["seconds"] = round(took, 1)
-        made["complete"] = len(made["processes"]) == len(levels)
+        made["complete"] = number == PROCESSES
         if path and path != "-":
             write(path, json.dumps(made) + "\n")
-        left = min(60 * minutes - took, took / (number + 1) * (len(levels) - number))
-        stream.write(f"  {number}/{len(levels)} {told(found)}; about {clock_text(left)} left\n")
+        left = min(60 * minutes - took, took / (number + 1) * (PROCESSES - number))
+        stream.write(f"  {number}/{PROCESSES} {told(found)}; about {clock_text(max(0.0, left))} left\n")
         stream.flush()
     return made
 
@@ -212,12 +201,14 @@ def run(
 def told(found: dict[str, Any]) -> str:
     """One process in a line."""
     if "raised" in found:
-        return f"{100 * found['injected']:g} %: {found['raised']}"
-    eager, compiled = (statistics.median(found[n]) for n in ("eager", "compiled"))
-    words = (
-        f"{100 * found['injected']:g} % asked, {100 * found['achieved']:.2f} % added: {eager:.3f} / {compiled:.3f} ms"
+        return str(found["raised"])
+    plain, *slowed = found["levels"]
+    eager, compiled = (statistics.median(plain[n]) for n in ("eager", "compiled"))
+    changes = [f"{100 * (statistics.median(e['compiled']) / compiled - 1):+.2f}" for e in slowed]
+    return (
+        f"{eager:.3f} / {compiled:.3f} ms = {eager / compiled:.4f}, slowed by {' '.join(changes)} %, "
+        f"ready after {plain['start_s']:.1f} s, {plain['seconds']:.1f} s in all"
     )
-    return f"{words} = {eager / compiled:.4f}, ready after {found['start_s']:.1f} s, {found['seconds']:.1f} s in all"
 
 
 def table(made: dict[str, Any]) -> str:

@@ -83,10 +83,11 @@ def measure(bench: core.Bench, setup: Setup, watch: Watch) -> dict[str, Any]:
     compile_s, state = time.monotonic() - built, cache_state()
     facts = prepared(work, setup)
     cuda = setup.device == "cuda"
+    host: dict[timing.Call, list[float]] = {}
     if work.wall or not cuda:
         clock = timing.wall_clock(torch.cuda.synchronize if cuda else (lambda: None))
     else:
-        clock = timing.events_clock()
+        clock = timing.events_clock(host)
     warmth = timing.warm_up(work.calls, clock, **({"least_s": 0.0, "most_s": 0.5} if setup.tiny else {}))
     count = 2 if setup.tiny else timing.repeats(warmth, work.seconds, work.least, work.most)
     with watch.during() as looks:
@@ -102,6 +103,9 @@ def measure(bench: core.Bench, setup: Setup, watch: Watch) -> dict[str, Any]:
         "compile_s": round(compile_s, 2) if "compiled" in work.calls else None,
         "cache": state,
         "warm_up": {"calls": warmth.calls, "seconds": warmth.seconds, "converged": warmth.converged},
+        "host_ms": {
+            name: round(min(host[call]) / work.inner, 4) for name, call in work.calls.items() if host.get(call)
+        },
         "card": looks.summary(),
         **facts,
     }
