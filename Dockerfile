@@ -21,8 +21,21 @@ FROM ${BASE} AS base
 RUN packages=$(dpkg-query -W -f '${Package} ' 'cuda-compat*' 2>/dev/null); \
     { [ -z "$packages" ] || apt-get purge -y -qq 'cuda-compat*'; } && rm -rf /usr/local/cuda*/compat
 
+# What apt would install now, for docker/resolve.sh; no other stage takes anything from it.
+FROM base AS os-state-file
+ARG PYTHON_VERSION=""
+ARG OS_DAY=""
+RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
+    --mount=type=bind,source=docker/apt-runtime.txt,target=/docker/apt-runtime.txt \
+    --mount=type=secret,id=network --mount=type=secret,id=ca \
+    SIMULATE=/os-state sh /docker/apt.sh /docker/apt-runtime.txt
+FROM scratch AS os-state
+COPY --from=os-state-file /os-state /os-state
+
 FROM base AS os
 ARG PYTHON_VERSION=""
+# A hash of the packages apt would install, given by the nightly build: another hash, another run of this stage.
+ARG OS_STATE=""
 RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
     --mount=type=bind,source=docker/apt-runtime.txt,target=/docker/apt-runtime.txt \
     --mount=type=bind,source=docker/os.sh,target=/docker/os.sh \

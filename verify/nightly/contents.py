@@ -25,9 +25,13 @@ for d in m.distributions():
 ' && break
 done
 cat /var/lib/dpkg/info/*.list 2>/dev/null | sed -E 's#^/(bin|sbin|lib|lib64)/#/usr/\1/#' | sort -u >/tmp/.owned
-find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /opt/venv -o -path '/usr/local/cuda-*' -o -path /var/lib/dpkg \
-  -o -path /workspace -o -path /etc/hostname -o -path /etc/hosts -o -path /etc/resolv.conf -o -name __pycache__ -o -path /.dockerenv \) -prune \
-  -o -type f -print | sort | comm -23 - /tmp/.owned | tr '\n' '\0' | xargs -0 -r sha256sum 2>/dev/null | sed 's/^/file\t/'
+find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /opt/venv \
+  -o -path '/usr/local/cuda-*' -o -path /var/lib/dpkg \
+  -o -path /workspace \
+  -o -path /etc/hostname -o -path /etc/hosts -o -path /etc/resolv.conf \
+  -o -name __pycache__ -o -path /.dockerenv \) -prune \
+  -o -type f -print | sort | comm -23 - /tmp/.owned |
+  tr '\n' '\0' | xargs -0 -r sha256sum 2>/dev/null | sed 's/^/file\t/'
 echo end
 """
 

@@ -23,7 +23,7 @@ FIELDS = ("type", "mode", "owner", "size", "time", "link", "attributes", "conten
 
 @contextmanager
 def unpacked(stream: IO[bytes], media: str) -> Iterator[IO[bytes]]:
-    """A layer as a plain tar. Python before 3.14 has no zstd, so the program unpacks it, into a file that is dropped."""
+    """A layer as a plain tar. Python before 3.14 has no zstd, so the program unpacks it, into a scratch file."""
     with tempfile.TemporaryFile() as made:
         if "zstd" in media:
             program = shutil.which("zstd")
@@ -58,7 +58,8 @@ def entries(stream: IO[bytes]) -> dict[str, Entry]:
             pax = {k: v for k, v in member.pax_headers.items() if k.startswith("SCHILY.xattr")}
             owner = f"{member.uid}:{member.gid}"
             found[member.name] = (
-                member.type, oct(member.mode), owner, member.size, member.mtime, member.linkname, sorted(pax.items()), digest,
+                member.type, oct(member.mode), owner, member.size, member.mtime, member.linkname,
+                sorted(pax.items()), digest,
             )  # fmt: skip
     return found
 

@@ -1,4 +1,4 @@
-"""Which digest was promoted when and why: JSONL, apart from the measurements. Order is the order of the file, not of clocks."""
+"""Which digest was promoted when and why, apart from the measurements: JSONL, ordered as written."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What an image was built from, as an in-toto statement with SLSA's provenance 1.0. It is stored beside the image, not in
-it: the manifest's digest is that of the contents alone. It is a record of this pipeline, not a signed attestation.
+"""What an image was built from, as an in-toto statement with SLSA's provenance 1.0.
+
+It is stored beside the image, not in it: the manifest's digest is that of the contents alone. It is a record of this
+pipeline, not a signed attestation.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The distribution API, as far as tags need it: read a manifest, point a tag at it, delete it. Plain HTTP on loopback only.
+"""The distribution API, as far as tags need it: read a manifest, point a tag at it, delete it.
 
+Plain HTTP on loopback only.
 Credentials are those of `docker login`: Docker's config.json and its credential helpers.
 """
 
@@ -137,8 +138,8 @@ def ask(place: Registry, method: str, path: str, body: bytes | None = None, medi
         ) from error
     if answer.status in (401, 403):
         raise UsageError(
-            f"The registry {place.host} does not let this user {method} {place.repository}: the login is missing, wrong "
-            f"or expired; `docker login {place.host}`."
+            f"The registry {place.host} does not let this user {method} {place.repository}: the login is missing, "
+            f"wrong or expired; `docker login {place.host}`."
         )
     if answer.status >= 500:
         raise UsageError(

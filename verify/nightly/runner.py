@@ -94,12 +94,12 @@ def standing(settings: Settings) -> str:
     try:
         found = registry.manifest(registry.of(settings.repository), "latest")
     except UsageError:
-        return "What latest is cannot be asked now; this night did not move it."
+        return "What latest is cannot be asked now."
     return f"latest is {found.digest}." if found else "There is no latest yet."
 
 
 def run(settings: Settings, *, only: str = "", new: bool = False) -> int:
-    """The night: 0 promoted, or nothing changed; 1 the image was refused; 2 no verdict. UsageError: it did not begin."""
+    """0 promoted, or nothing changed; 1 the image was refused; 2 no verdict. UsageError: the night did not begin."""
     checked(settings)
     with state.locked(settings.state), stoppable():
         try:

@@ -1,4 +1,4 @@
-"""CycloneDX 1.5 in JSON, for the Debian packages and for the Python environment, from what a container of the image said.
+"""CycloneDX 1.5 in JSON for the Debian packages and the Python environment, from what a container of the image said.
 
 The same image gives the same bytes: the serial number follows from the digest and the time is left out.
 """

@@ -59,7 +59,7 @@ def checked(settings: Settings) -> Settings:
     for tag in settings.tags:
         if not TAG.fullmatch(tag):
             raise UsageError(
-                f"{tag!r} cannot be a tag: letters, digits, _, . and - are allowed, 128 at most, and the first is no . or -."
+                f"{tag!r} cannot be a tag: letters, digits, _, . and - are allowed, 128 at most, none of . - first."
             )
         if tag in (CANDIDATE, "latest"):
             raise UsageError(f"The tag {tag} is the pipeline's own: take it out of --tag.")

@@ -1,4 +1,4 @@
-"""The stages before anything is public: resolve, build, static tier, image tests, SBOM, provenance, push of a candidate."""
+"""The stages before anything is public: resolve, build, static, image tests, SBOM, provenance, push of a candidate."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Night:
-    """One night. `started` is ISO 8601 in UTC, `inputs` what it was asked for, `ended` how it ended ("" while it runs)."""
+    """One night. `started` is ISO 8601 in UTC, `inputs` what it is made from, `ended` how it ended, "" before."""
 
     started: str
     inputs: Mapping[str, Any]
@@ -95,7 +95,7 @@ def at_hand(place: Path, inputs: Mapping[str, Any], time: datetime) -> Night:
 
 @contextmanager
 def locked(place: Path) -> Iterator[None]:
-    """Nobody else works in `place` meanwhile; UsageError names who does. The kernel drops the lock of a dead process."""
+    """Nobody else works in `place` meanwhile; UsageError names who does. The kernel drops a dead process's lock."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         handle = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o666)

@@ -1,4 +1,4 @@
-"""What the stages share: the night's folder and log, one way to run a command, and the three ways in which a stage ends."""
+"""What the stages share: the night's folder and log, one way to run a command, three ways in which a stage ends."""
 
 from __future__ import annotations
 
