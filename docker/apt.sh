@@ -5,7 +5,7 @@ set -eu
 
 # shellcheck disable=SC1091
 [ -r /run/secrets/network ] && . /run/secrets/network
-touch /tmp/.start # os.sh gives everything newer one old date
+touch /tmp/.start # dates.sh gives everything newer one old date
 set_options() {
   options="-o Dpkg::Use-Pty=0 -o Acquire::Retries=3"
   [ -s /run/secrets/ca ] && options="$options -o Acquire::https::CAInfo=/run/secrets/ca"
@@ -45,9 +45,9 @@ if [ -n "${SIMULATE:-}" ]; then
   apt-get $options -s upgrade --with-new-pkgs | sed -nE 's/^Inst ([^ ]+) (\[[^]]*\] )?\(([^ ]+) .*/upgrade \1 \3/p' | sort >>"$SIMULATE"
   exit
 fi
-# The base's own security updates first.
+# Updates of what the layers below brought.
 # shellcheck disable=SC2086
-apt-get $options upgrade -y -qq --with-new-pkgs >/tmp/apt.log 2>&1 ||
+[ -z "${UPGRADE:-}" ] || apt-get $options upgrade -y -qq --with-new-pkgs >/tmp/apt.log 2>&1 ||
   { tail -n 20 /tmp/apt.log >&2; echo "error: apt-get could not bring the base up to date; the lines above say why." >&2; exit 1; }
 # shellcheck disable=SC2086
 apt-get $options install -y -qq --no-install-recommends $packages >/tmp/apt.log 2>&1 ||

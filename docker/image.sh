@@ -59,7 +59,7 @@ secrets=(--secret "id=network,src=.build/network")
 ca=${CA_BUNDLE:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}
 [ ! -r "$ca" ] || secrets+=(--secret "id=ca,src=$ca")
 common=(--progress "${PROGRESS:-auto}" --provenance=false --build-arg "BASE=$base" --build-arg "PYTHON_VERSION=$PYTHON_VERSION"
-  --build-arg "SLIM=$SLIM" --build-arg "OS_STATE=${OS_STATE:-}" --build-arg "TARGETS=$TARGETS" "${secrets[@]}")
+  --build-arg "SLIM=$SLIM" --build-arg "COMPILER_STATE=${COMPILER_STATE:-}" --build-arg "OS_STATE=${OS_STATE:-}" --build-arg "TARGETS=$TARGETS" "${secrets[@]}")
 for name in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy; do [ -z "${!name:-}" ] || common+=(--build-arg "$name"); done
 build() { docker buildx build "${common[@]}" "$@" .; }
 if [ -n "${ONLY:-}" ]; then # one small stage whose files are wanted, for docker/resolve.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What would a build of today take? Writes NAME=VALUE lines for docker/image.sh to $OUT, and NEWS=… for the person.
 #   resolve.sh
-# OS_STATE is a hash of the Debian/Ubuntu packages and versions that apt would install now: the image's OS stage is built
-# anew exactly when one of them changes. The Python lock changes by `make lock` and a commit alone; NEWER_LOCK=1 says
+# OS_STATE and COMPILER_STATE are hashes of the packages and versions that apt would install now: the image's OS layers are
+# built anew exactly when one of them changes. The Python lock changes by `make lock` and a commit alone; NEWER_LOCK=1 says
 # whether newer packages are there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,12 @@ ONLY=os-state IMAGE="${IMAGE:-pytorch-workspace:nightly}" OS_DAY=$(date +%s) bas
 grep -q . .build/os-state || die "the package list of this base is empty: its mirror gave no answer."
 count=$(grep -c '^upgrade ' .build/os-state || true)
 [ "$count" = 0 ] || news+=("$count package(s) of the base are updated in the image")
-printf 'OS_STATE=%s\n' "$(sha256sum <.build/os-state | cut -c1-16)" >"$OUT.part"
+state() { sha256sum | cut -c1-16; }
+{
+  printf 'OS_STATE=%s\n' "$(state <.build/os-state)"
+  # Kernel headers and libc change far more often than GCC, and the OS layer brings their updates.
+  printf 'COMPILER_STATE=%s\n' "$(grep -E '^install (g\+\+|gcc|cpp|binutils)' .build/os-state | state)"
+} >"$OUT.part"
 if [ -n "${NEWER_LOCK:-}" ]; then
   uv=${VENV:-.venv}/bin/uv
   fresh=$(mktemp)
