@@ -1,6 +1,6 @@
 # The workspace image: CUDA 12.4 toolkit, PyTorch 2.8, xFormers, FlashAttention-2 and `verify`.
 #
-#   base ──► os ──► tools ──► toolkit        CUDA 12.4 compiler, headers, cudart (GCC lies between base and os)
+#   base ──► os ──► tools ──► toolkit        CUDA 12.4 compiler, headers, cudart (GCC and Python lie between base and os)
 #             │       └─────► python         the locked Python stack, split into layers
 #             │                 └──► stack   the same (SLIM=off), or without GPU code that no target runs (SLIM=on)
 #             │                 └──► flash-attn-build ──► wheel (exported to the wheelhouse)
@@ -32,6 +32,7 @@ COPY --from=os-state-file /os-state /os-state
 
 # COMPILER_STATE and OS_STATE, given by the nightly build, are hashes of what apt would install: another hash, another run.
 FROM base AS compiler
+ARG PYTHON_VERSION=""
 ARG COMPILER_STATE=""
 RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
     --mount=type=bind,source=docker/apt-compiler.txt,target=/docker/apt-compiler.txt \
@@ -40,7 +41,6 @@ RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
     sh /docker/apt.sh /docker/apt-compiler.txt && sh /docker/dates.sh
 
 FROM compiler AS os
-ARG PYTHON_VERSION=""
 ARG OS_STATE=""
 RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
     --mount=type=bind,source=docker/apt-runtime.txt,target=/docker/apt-runtime.txt \
