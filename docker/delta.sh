@@ -29,10 +29,11 @@ send() { # local name, tag
 night() { # tag, line of shell that changes the copy of the sources
   rm -rf "$copy" && mkdir "$copy"
   git ls-files -z | xargs -0 cp --parents -t "$copy"
-  # The same git facts, so that the sources' change is the only one.
   (cd "$copy" && eval "$2")
   mkdir -p "$copy/wheelhouse"
-  [ ! -d "${WHEELHOUSE:-wheelhouse}" ] || cp -l "${WHEELHOUSE:-wheelhouse}"/*.whl "$copy/wheelhouse/" 2>/dev/null || true
+  for wheel in "${WHEELHOUSE:-wheelhouse}"/*.whl ../shared/wheels/*.whl; do
+    [ ! -e "$wheel" ] || cp -n "$wheel" "$copy/wheelhouse/"
+  done
   names+=("tmp-delta:$1")
   (cd "$copy" && IMAGE=tmp-delta:$1 MIN_FREE_GB=5 SOURCE_DATE_EPOCH=$epoch WHEELHOUSE=wheelhouse bash docker/image.sh >"$work/$1.log" 2>&1) ||
     die "the night $1 did not build: $(tail -n 3 "$work/$1.log")"

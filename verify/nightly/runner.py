@@ -24,6 +24,7 @@ STAGES: dict[str, Callable[[Work], Step]] = {
     "provenance": stages.origin,
     "push": stages.push,
     "gpu": verdict.gpu,
+    "speed": verdict.speed,
     "compare": verdict.compare,
     "sign": verdict.sign,
     "report": verdict.change_report,

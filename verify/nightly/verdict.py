@@ -18,6 +18,7 @@ from verify.engine import connect, sdk
 from verify.nightly import changes, promotions, registry, state
 from verify.nightly.changes import Image
 from verify.nightly.contents import Contents
+from verify.nightly.settings import CANDIDATE
 from verify.nightly.stages import judge
 from verify.nightly.state import Step
 from verify.nightly.work import Halted, Refused, Work, call, done, last_line, skipped, verify
@@ -64,11 +65,24 @@ def gpu(work: Work) -> Step:
     return done(f"{text}{without}", report=str(path), gpu=bool(found.kind), verdict=text)
 
 
+def speed(work: Work) -> Step:
+    """The speed tier on the GPU host; without a GPU there is none to measure."""
+    if not work.night.data("gpu")["gpu"]:
+        return skipped("not measured: there was no GPU")
+    path = work.folder / "speed.json"
+    path.unlink(missing_ok=True)
+    target, limit = f"{work.settings.repository}@{work.digest}", f"{work.settings.timeout:g}"
+    words = ["image", "--image", target, "--gpus", "required", "--timeout", limit, "--json", str(path), "--", "bench"]
+    judge(work, path, verify(work, *words, host=endpoint(work.settings.gpu_host)), "the speed of the candidate")
+    return done("measured", report=str(path))
+
+
 def compare(work: Work) -> Step:
     """Add the run to the measurements, once, and hold it against the baseline: an alarm ends the night."""
-    run: Run = load(str(work.night.data("gpu")["report"]))
-    if not run.samples:
-        return skipped("verify measured no speed, so there is nothing to compare", speed="not measured")
+    path = work.night.data("speed").get("report")
+    run: Run | None = load(str(path)) if path else None
+    if run is None or not run.samples:
+        return skipped("no speed was measured, so there is nothing to compare", speed="not measured")
     try:
         known = {entry.run.started for entry in history.read(work.settings.history).entries}
     except UsageError:
@@ -173,14 +187,22 @@ def promote(work: Work) -> Step:
 def prune(work: Work) -> Step:
     """Keep the newest verified nights; other candidates go, here and in the registry."""
     text = promotions.prune(work.settings, work.place, work.digest)
-    client, docker = work.client(), sdk()
+    where = endpoint(work.settings.gpu_host)
+    for client in [work.client(), *([connect(host=where)] if where else [])]:
+        sweep(work, client)
+    return done(text)
+
+
+def sweep(work: Work, client: Any) -> None:
+    """Take the candidates' names from an engine; what no other name holds is freed."""
+    docker, name = sdk(), work.settings.repository
     with suppress(docker.errors.DockerException, OSError):
         for image in client.images.list():
-            for name in (*(image.attrs.get("RepoTags") or ()), *(image.attrs.get("RepoDigests") or ())):
-                head, _, digest = name.partition("@")
-                if head.rpartition(":")[0] == work.settings.repository or (
-                    head == work.settings.repository and digest and digest != work.digest
-                ):
-                    with suppress(docker.errors.DockerException):
-                        client.images.remove(name)
-    return done(text)
+            tags, digests = (image.attrs.get(key) or () for key in ("RepoTags", "RepoDigests"))
+            ours = [tag for tag in tags if tag.startswith(f"{name}:")]
+            gone = [tag for tag in ours if tag == f"{name}:{CANDIDATE}"]
+            if not ours:  # a name that a person gave is not touched
+                gone = [d for d in digests if d.startswith(f"{name}@") and d != f"{name}@{work.digest}"]
+            for one in gone:
+                with suppress(docker.errors.DockerException):
+                    client.images.remove(one)
