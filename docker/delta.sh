@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 . docker/lib.sh
 python=${1:?usage: delta.sh PYTHON IMAGE} image=${2:?usage: delta.sh PYTHON IMAGE}
 docker image inspect "$image" >/dev/null 2>&1 || die "there is no image $image: make image."
+mkdir -p "${DELTA_DIR:-.build}"
 work=$(mktemp -d -p "${DELTA_DIR:-.build}" delta.XXXXXX)
 work=$(cd "$work" && pwd)
 copy=$work/source names=()
@@ -46,7 +47,7 @@ night same ''
 night verify 'echo "# one more line" >>verify/core.py'
 # A package more, and a program of the base replaced: what an update of a few packages looks like to the layers.
 night os 'echo "bc" >>docker/apt-runtime.txt'
-night compiler 'echo "gfortran-13" >>docker/apt-runtime.txt'
+night compiler 'echo "gfortran-13" >>docker/apt-compiler.txt'
 for pair in "same 0" "verify 2" "os 60" "compiler 200"; do
   read -r tag limit <<<"$pair"
   line=$("$python" -m verify nightly delta --repository "$repository" before "$tag" | tail -n 1)
