@@ -377,14 +377,14 @@ def test_push_cut_half_way(shared_registry: str, pipeline: Any, proxied: Any) ->
 
 def test_registry_disk_full(pipeline: Any, tmp_path: Path) -> None:
     folder = tmp_path / "registry"
-    with mounted(folder / "data", "120m"), serving(folder) as address:
+    with mounted(folder / "data", "72m"), serving(folder) as address:
         night = pipeline(address)
         good = night.good()
-        night.product(version="2", size=120 << 20)
+        night.product(version="2", size=64 << 20)
         code, said = night.run()
         assert (code, night.latest()) == (2, good)
         assert "The stage push failed" in said
-        subprocess.run(["mount", "-o", "remount,size=600m", str(folder / "data")], check=True)
+        subprocess.run(["mount", "-o", "remount,size=500m", str(folder / "data")], check=True)
         assert night.good() != good
 
 
