@@ -1,6 +1,6 @@
 # The workspace image: CUDA 12.4 toolkit, PyTorch 2.8, xFormers, FlashAttention-2 and `verify`.
 #
-#   base ──► os ──► tools ──► toolkit        CUDA 12.4 compiler, headers, cudart
+#   base ──► os ──► tools ──► toolkit        CUDA 12.4 compiler, headers, cudart (GCC and Python lie between base and os)
 #             │       └─────► python         the locked Python stack, split into layers
 #             │                 └──► stack   the same (SLIM=off), or without GPU code that no target runs (SLIM=on)
 #             │                 └──► flash-attn-build ──► wheel (exported to the wheelhouse)
@@ -21,13 +21,33 @@ FROM ${BASE} AS base
 RUN packages=$(dpkg-query -W -f '${Package} ' 'cuda-compat*' 2>/dev/null); \
     { [ -z "$packages" ] || apt-get purge -y -qq 'cuda-compat*'; } && rm -rf /usr/local/cuda*/compat
 
-FROM base AS os
+# What apt would install now, for docker/resolve.sh; no other stage takes anything from it.
+FROM base AS os-state-file
 ARG PYTHON_VERSION=""
+ARG OS_DAY=""
+RUN --mount=type=bind,source=docker,target=/docker --mount=type=secret,id=network --mount=type=secret,id=ca \
+    SIMULATE=/os-state sh /docker/apt.sh /docker/apt-compiler.txt /docker/apt-runtime.txt
+FROM scratch AS os-state
+COPY --from=os-state-file /os-state /os-state
+
+# COMPILER_STATE and OS_STATE, given by the nightly build, are hashes of what apt would install: another hash, another run.
+FROM base AS compiler
+ARG PYTHON_VERSION=""
+ARG COMPILER_STATE=""
+RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
+    --mount=type=bind,source=docker/apt-compiler.txt,target=/docker/apt-compiler.txt \
+    --mount=type=bind,source=docker/dates.sh,target=/docker/dates.sh \
+    --mount=type=secret,id=network --mount=type=secret,id=ca \
+    sh /docker/apt.sh /docker/apt-compiler.txt && sh /docker/dates.sh
+
+FROM compiler AS os
+ARG OS_STATE=""
 RUN --mount=type=bind,source=docker/apt.sh,target=/docker/apt.sh \
     --mount=type=bind,source=docker/apt-runtime.txt,target=/docker/apt-runtime.txt \
     --mount=type=bind,source=docker/os.sh,target=/docker/os.sh \
+    --mount=type=bind,source=docker/dates.sh,target=/docker/dates.sh \
     --mount=type=secret,id=network --mount=type=secret,id=ca \
-    sh /docker/apt.sh /docker/apt-runtime.txt && sh /docker/os.sh
+    UPGRADE=1 sh /docker/apt.sh /docker/apt-runtime.txt && sh /docker/os.sh && sh /docker/dates.sh
 
 FROM os AS tools
 ARG PYTHON_VERSION=""

@@ -107,6 +107,28 @@ test image-test: export FLASH_ATTN_BUILD ?= lean
 image-test: $(VENV)/ready image ## Tests of the built image; no GPU needed
 	$(RUN)pytest tests/image --image $(IMAGE) $(ARGS)
 
+##@ Every night
+
+# REPOSITORY=registry/name; GPU_HOST=ssh://user@host or a Docker context, else this machine's GPU; SIGN_KEY=cosign.key.
+.PHONY: nightly
+nightly: export PATH := $(abspath $(VENV))/bin:$(PATH)
+nightly: $(VENV)/ready ## Build, prove and promote to REPOSITORY, or leave latest alone
+	@bash docker/engine.sh
+	@$(RUN)python -m verify nightly run $(ARGS)
+
+.PHONY: rollback
+rollback: $(VENV)/ready ## Point latest at the last verified digest before
+	@$(RUN)python -m verify nightly rollback $(ARGS)
+
+.PHONY: reproduce
+reproduce: $(VENV)/ready ## Build twice without a cache and compare; names the layer and the files that differ
+	@bash docker/engine.sh
+	@bash docker/reproduce.sh $(RUN)python
+
+.PHONY: delta
+delta: $(VENV)/ready ## Bytes pulled for no change, a change of verify, an OS update, a compiler update
+	@bash docker/delta.sh $(RUN)python $(IMAGE)
+
 ##@ Maintenance
 
 .PHONY: lock

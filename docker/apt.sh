@@ -5,7 +5,7 @@ set -eu
 
 # shellcheck disable=SC1091
 [ -r /run/secrets/network ] && . /run/secrets/network
-touch /tmp/.start # os.sh gives everything newer one old date
+touch /tmp/.start # dates.sh gives everything newer one old date
 set_options() {
   options="-o Dpkg::Use-Pty=0 -o Acquire::Retries=3"
   [ -s /run/secrets/ca ] && options="$options -o Acquire::https::CAInfo=/run/secrets/ca"
@@ -38,6 +38,17 @@ for entry in $(sed 's/#.*//' "$@"); do
   [ -n "$chosen" ] || { echo "error: this base offers none of: $entry; choose a base that does (for Python: set PYTHON_VERSION to one of the base's)." >&2; exit 1; }
   packages="$packages $chosen"
 done
+if [ -n "${SIMULATE:-}" ]; then
+  # shellcheck disable=SC2086
+  apt-get $options -s install --no-install-recommends $packages | sed -nE 's/^Inst ([^ ]+) (\[[^]]*\] )?\(([^ ]+) .*/install \1 \3/p' | sort >"$SIMULATE"
+  # shellcheck disable=SC2086
+  apt-get $options -s upgrade --with-new-pkgs | sed -nE 's/^Inst ([^ ]+) (\[[^]]*\] )?\(([^ ]+) .*/upgrade \1 \3/p' | sort >>"$SIMULATE"
+  exit
+fi
+# Updates of what the layers below brought.
+# shellcheck disable=SC2086
+[ -z "${UPGRADE:-}" ] || apt-get $options upgrade -y -qq --with-new-pkgs >/tmp/apt.log 2>&1 ||
+  { tail -n 20 /tmp/apt.log >&2; echo "error: apt-get could not bring the base up to date; the lines above say why." >&2; exit 1; }
 # shellcheck disable=SC2086
 apt-get $options install -y -qq --no-install-recommends $packages >/tmp/apt.log 2>&1 ||
   { tail -n 20 /tmp/apt.log >&2; echo "error: apt-get could not install:$packages; the lines above say why (a full disk, a broken mirror)." >&2; exit 1; }

@@ -39,7 +39,7 @@ revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 [ -z "$(git status --porcelain 2>/dev/null)" ] || revision=$revision-modified
 
 free=$(df --output=avail -B1G "$(docker info --format '{{.DockerRootDir}}')" 2>/dev/null | tail -n 1 | tr -d ' ')
-if ! docker image inspect "$IMAGE" >/dev/null 2>&1 && [ -n "$free" ] && [ "$free" -lt "${MIN_FREE_GB:-40}" ]; then
+if [ -z "${ONLY:-}" ] && ! docker image inspect "$IMAGE" >/dev/null 2>&1 && [ -n "$free" ] && [ "$free" -lt "${MIN_FREE_GB:-40}" ]; then
   die "a first build needs about 40 GB below $(docker info --format '{{.DockerRootDir}}') and $free GB are free: make room (docker system df), or set MIN_FREE_GB to try anyway."
 fi
 
@@ -59,9 +59,14 @@ secrets=(--secret "id=network,src=.build/network")
 ca=${CA_BUNDLE:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}
 [ ! -r "$ca" ] || secrets+=(--secret "id=ca,src=$ca")
 common=(--progress "${PROGRESS:-auto}" --provenance=false --build-arg "BASE=$base" --build-arg "PYTHON_VERSION=$PYTHON_VERSION"
-  --build-arg "SLIM=$SLIM" --build-arg "TARGETS=$TARGETS" "${secrets[@]}")
+  --build-arg "SLIM=$SLIM" --build-arg "COMPILER_STATE=${COMPILER_STATE:-}" --build-arg "OS_STATE=${OS_STATE:-}" --build-arg "TARGETS=$TARGETS" "${secrets[@]}")
 for name in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy; do [ -z "${!name:-}" ] || common+=(--build-arg "$name"); done
 build() { docker buildx build "${common[@]}" "$@" .; }
+if [ -n "${ONLY:-}" ]; then # one small stage whose files are wanted, for docker/resolve.sh
+  build --target "$ONLY" --build-arg "OS_DAY=${OS_DAY:-}" --output type=local,dest=.build >".build/$ONLY.log" 2>&1 ||
+    { grep -E 'error|ERROR' ".build/$ONLY.log" >&2; die "the stage $ONLY did not build: the lines above say why."; }
+  exit
+fi
 
 build --target python-tag --output type=local,dest=.build >.build/base.log 2>&1 ||
   { grep -E 'error|ERROR' .build/base.log >&2; false; } || die "the base $base could not be prepared: the lines above name the step and the reason."
@@ -109,6 +114,9 @@ else
   say "This engine keeps images in its classic store: layers are stored uncompressed there, and compressed anew at a push."
   output=type=docker,name=$IMAGE
 fi
+# For `make reproduce`: an archive instead of an image in the store.
+[ -z "${ARCHIVE:-}" ] || output=type=oci,dest=$ARCHIVE,compression=zstd,compression-level=$ZSTD_LEVEL,force-compression=true
+[ -z "${NO_CACHE:-}" ] || common+=(--no-cache)
 build --target "$TARGET" --build-context wheelhouse=.build/wheel --build-arg "FACTS=$facts" --build-arg SOURCE_DATE_EPOCH \
   "${labels[@]}" --output "$output" ||
   die "the image did not build, and $IMAGE is what it was before: the lines above name the step and the reason (no space left: docker system df)."

@@ -36,6 +36,7 @@ version: 0.1
 log: {level: info, formatter: text}
 storage: {filesystem: {rootdirectory: "$folder/data"}, delete: {enabled: true}, cache: {blobdescriptor: inmemory}}
 YAML
+  : >"$folder/log" # the loop below may look before the program begins
   REGISTRY_HTTP_ADDR=$address setsid "$binary" serve "$folder/config.yml" >"$folder/log" 2>&1 </dev/null &
   echo $! >"$folder/pid"
   for _ in $(seq 100); do

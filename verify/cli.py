@@ -31,6 +31,7 @@ COMMANDS = (
     "verify.slim.cli",
     "verify.host",
     "verify.pull",
+    "verify.nightly.cli",
 )
 EXIT_CODES = "Exit codes: 0 passed or warned, 1 something failed, 2 no verdict, for the reason printed."
 

@@ -39,12 +39,19 @@ def sdk() -> Any:
     return docker
 
 
-def connect(timeout: float = 60) -> Any:
-    """A client of the engine that DOCKER_HOST or the default socket names, seen to answer; `timeout` in seconds."""
-    socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+def connect(timeout: float = 60, host: str = "") -> Any:
+    """A client of the engine at `host` (default: DOCKER_HOST, else the default socket), seen to answer.
+
+    `timeout` in seconds. ssh:// goes through the ssh program, with the person's own configuration.
+    """
+    socket = host or os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     docker = sdk()
     try:
-        client = docker.from_env(timeout=timeout)
+        client = docker.from_env(
+            timeout=timeout,
+            environment={**os.environ, "DOCKER_HOST": socket},
+            use_ssh_client=socket.startswith("ssh://"),
+        )
         client.ping()
     except (docker.errors.DockerException, OSError) as error:
         raise UsageError(explain(describe(error), socket=socket)) from error
