@@ -6,6 +6,8 @@ set -eu
 for tool in gcc g++; do
   newest=$(find /usr/bin -name "$tool-1[0-9]" | sort -V | tail -n 1)
   ln -sf "$newest" "/usr/local/bin/$tool"
+  # Under this name Python's own build configuration calls it: every `pip install` from sources does.
+  ln -sf "$newest" "/usr/local/bin/$(uname -m)-linux-gnu-$tool"
 done
 ln -sf /usr/local/bin/gcc /usr/local/bin/cc
 ln -sf /usr/local/bin/g++ /usr/local/bin/c++

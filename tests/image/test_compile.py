@@ -40,6 +40,26 @@ path = cpp_extension.load_inline("kernel", "", source, is_python_module=False, n
 assert ctypes.CDLL(path).answer() == 42
 print("built in", path)
 """
+# What `pip install` from sources does: setuptools calls the compilers by the names in Python's own configuration.
+SETUPTOOLS = """
+import pathlib, subprocess, sys, tempfile
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "one.cpp").write_text(r'''
+#include <Python.h>
+#include <vector>
+static PyObject* size(PyObject*, PyObject*) { return PyLong_FromSize_t(std::vector<int>(7).size()); }
+static PyMethodDef methods[] = {{"size", size, METH_NOARGS, ""}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "one", "", -1, methods};
+PyMODINIT_FUNC PyInit_one() { return PyModule_Create(&module); }
+''')
+(folder / "setup.py").write_text("from setuptools import Extension, setup\\n"
+    "setup(name='one', ext_modules=[Extension('one', ['one.cpp'], language='c++')])")
+subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=folder, check=True)
+sys.path.insert(0, str(folder))
+import one
+assert one.size() == 7
+print("built with setuptools")
+"""
 EXTENSION = """
 import os
 os.environ["TORCH_CUDA_ARCH_LIST"] = "8.9"
@@ -117,3 +137,10 @@ def test_quick_check(run: Any) -> None:
     assert done.out.splitlines()[-1] == "Not ready: everything works, but on the CPU, because there is no GPU here."
     for word in ("runtime CUDA   12.8", "driver CUDA    none", "toolkit", "matmul", "torch.compile"):
         assert word in done.out
+
+
+def test_extension_from_sources_with_setuptools(run: Any) -> None:
+    """In both targets: no name of a compiler that Python asks for is missing."""
+    done = run("python", "-c", SETUPTOOLS, environment={"PUID": "1000"})
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1] == "built with setuptools"
