@@ -1,9 +1,9 @@
 """Paired timing on the GPU. Runs in a child process.
 
-Every call starts behind a write that is larger than the L2 cache, and lies between two CUDA events. A spinning kernel holds
-the GPU until the host has queued the call (the blocking kernel of NVBench): what is measured is the GPU's own time. On an
-H200 without it GPT-2's step took 38 to 45 ms instead of 26, the speed of the host, and the ratio of eager and compiled
-spread by 9.5 % between processes. What the host takes to queue a call is told beside it.
+Every call starts behind a write that is larger than the L2 cache, and lies between two CUDA events. A spinning kernel
+holds the GPU until the host has queued the call (the blocking kernel of NVBench): what is measured is the GPU's own
+time. On an H200 without it the ratio of GPT-2's eager and compiled step spread by 9.5 % between processes, because the
+host's speed was in it; with it by 0.37 %. What the host takes to queue a call is told beside it.
 The calls of a pair alternate (AB, BA, AB …), so that a drift of clock or temperature meets both alike.
 """
 

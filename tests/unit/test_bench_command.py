@@ -250,33 +250,31 @@ def test_slug(name: str, key: str) -> None:
     assert record.slug(name) == key
 
 
-def test_the_order_of_the_self_measurement_is_balanced() -> None:
-    levels = selftest.order()
-    assert levels.count(0.0) >= 20
-    assert all(levels.count(level) >= 8 for level in selftest.LEVELS)
-    size = selftest.ALIKE + len(selftest.LEVELS)
-    assert all(
-        sorted(levels[n : n + size]) == sorted([0.0] * selftest.ALIKE + list(selftest.LEVELS))
-        for n in range(0, len(levels), size)
-    )
-
-
 def test_the_self_measurement_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def stand_in(levels: list[float], device: str, pairs: int, deadline: float) -> Any:
-        for number, level in enumerate(levels[:4]):
+    def stand_in(count: int, device: str, pairs: int, deadline: float) -> Any:
+        assert count == selftest.PROCESSES + 1
+        for number in range(4):
             if number == 2:
-                yield {"injected": level, "raised": "exit code 1: no memory"}
-            else:
-                times = {"eager": [25.7] * pairs, "compiled": [21.0 * (1 + level)] * pairs}
-                more = {"achieved": level, "clock_mhz": 1980, "start_s": 1.0, "seconds": 2.0, "device": {"name": "X"}}
-                yield {"injected": level, **times, **more}
+                yield {"raised": "exit code 1: no memory"}
+                continue
+            common = {"clock_mhz": 1980, "start_s": 1.0, "seconds": 2.0, "eager": [25.7] * pairs}
+            step = 99.0 if number == 0 else 21.0  # the first process compiles, and is thrown away
+            levels = [
+                {"injected": level, "achieved": level, "compiled": [step * (1 + level)] * pairs, **common}
+                for level in (0.0, *selftest.LEVELS)
+            ]
+            yield {"levels": levels, "device": {"name": "X"}}
 
     monkeypatch.setattr(selftest, "processes", stand_in)
     out, stream = tmp_path / "s.json", io.StringIO()
     made = selftest.run(str(out), pairs=5, stream=stream)
     saved = json.loads(out.read_text())
     assert saved == made
-    assert (saved["complete"], len(saved["processes"]), saved["device"]) == (False, 3, {"name": "X"})
-    assert [p["order"] for p in saved["processes"]] == [0, 1, 2]
+    assert (saved["complete"], saved["device"]) == (False, {"name": "X"})
+    size = 1 + len(selftest.LEVELS)
+    assert [p["order"] for p in saved["processes"]] == [0] * size + [1] + [2] * size
+    assert all(max(p["compiled"]) < 23 for p in saved["processes"] if "raised" not in p)
     assert "no memory" in stream.getvalue()
+    assert "slowed by +1.00 +2.00 +3.00 +5.00 %" in stream.getvalue()
     assert "1 process(es) failed" in selftest.table(made)
+    assert "    2 %           2  1.1998  0.00 %   -1.96 %" in selftest.table(made)

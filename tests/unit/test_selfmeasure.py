@@ -11,17 +11,18 @@ from verify.core import UsageError
 
 
 def raw(path: Path, *, noise: float = 0.001, alike: int = 16, clock: float = 1980.0, **more: object) -> str:
-    """A file like the selftest's: pairs share noise, processes drift, an injected level slows the compiled side."""
+    """A file like the selftest's: each process measures every level; pairs share noise, processes drift."""
     made, processes = random.Random(1), []
-    for order, level in enumerate([0.0] * alike + [0.01, 0.02, 0.05] * 5):
+    for order in range(alike):
         drift, own = made.gauss(1, noise), made.gauss(1, noise / 2)
         shared = [drift * made.gauss(1, 0.002) for _ in range(15)]
         eager = [25.7 * s for s in shared]
-        compiled = [21.0 * s * own * (1 + level) for s in shared]
-        processes.append(
-            {"injected": level, "achieved": level, "order": order, "eager": eager, "compiled": compiled}
-            | {"clock_mhz": clock, "others": []}
-        )
+        for level in (0.0, 0.01, 0.02, 0.05):
+            compiled = [21.0 * s * own * (1 + level) for s in shared]
+            processes.append(
+                {"injected": level, "achieved": level, "order": order, "eager": eager, "compiled": compiled}
+                | {"clock_mhz": clock, "others": []}
+            )
     processes.append({"injected": 0.0, "order": 99, "raised": "it died"})
     data = {"workload": "a.b", "device": {"name": "a card"}, "processes": processes, **more}
     path.write_text(json.dumps(data))
@@ -50,7 +51,22 @@ def test_a_noisy_machine_misses_what_is_small_but_does_not_cry_wolf(tmp_path: Pa
 
 def test_sizes_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
     found = selfmeasure.analyse(raw(tmp_path / "raw.json"), nights=3)
-    assert [r.size for r in found.rates] == [3, 5]
+    assert [r.size for r in found.rates] == [3, 5, 7]
+    assert [r.size for r in selfmeasure.analyse(raw(tmp_path / "raw.json", alike=8), nights=3).rates] == [3]
+
+
+def test_a_night_never_shares_a_process_with_its_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[set[int], set[int]]] = []
+    whole = selfmeasure.night
+
+    def spy(baseline: list, processes: list, seed: int) -> tuple:
+        seen.append(({p.order for p in baseline}, {p.order for p in processes}))
+        return whole(baseline, processes, seed)
+
+    monkeypatch.setattr(selfmeasure, "night", spy)
+    selfmeasure.analyse(raw(tmp_path / "raw.json", alike=6), nights=15, sizes=(3,))
+    assert len(seen) >= 4 * 15
+    assert all(len(a) == len(b) == 3 and not a & b for a, b in seen)
 
 
 def test_the_command_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

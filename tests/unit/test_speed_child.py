@@ -1,6 +1,7 @@
 """The child's half without torch: warm-up, pairs, and what NVML's looks come to."""
 
 import itertools
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -120,3 +121,84 @@ def test_without_nvml_nothing_is_seen() -> None:
     with made.during() as looks:
         pass
     assert looks.summary() == {"looks": 0, "others": []}
+
+
+class Card:
+    """A pretended torch: every `_sleep` of 1000 cycles takes 1 ms on the GPU; events tell the GPU's time."""
+
+    def __init__(self) -> None:
+        self.now, self.held = 0.0, list[int]()
+        card = self
+
+        class Event:
+            def __init__(self, enable_timing: bool = False) -> None:
+                assert enable_timing
+                self.at = 0.0
+
+            def record(self) -> None:
+                self.at = card.now
+
+            def synchronize(self) -> None:
+                pass
+
+            def elapsed_time(self, other: "Event") -> float:
+                return other.at - self.at
+
+        self.cuda = SimpleNamespace(
+            get_device_properties=lambda index: SimpleNamespace(L2_cache_size=50 << 20),
+            current_device=lambda: 0,
+            Event=Event,
+            _sleep=self.sleep,
+            synchronize=lambda: None,
+        )
+        self.int32 = "int32"
+
+    def sleep(self, cycles: int) -> None:
+        self.held.append(cycles)
+        self.now += cycles / 1000
+
+    def empty(self, size: int, dtype: str, device: str) -> SimpleNamespace:
+        assert (4 * size, device) == (timing.FLUSH, "cuda")
+        return SimpleNamespace(zero_=lambda: None)
+
+
+def test_the_gpu_is_held_once_the_host_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    card, ticks = Card(), iter([0.0, 0.004, 0.0, 0.002, 0.0, 0.003, *([0.0] * 8)])
+    monkeypatch.setitem(sys.modules, "torch", card)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(ticks))
+    host: dict = {}
+    clock = timing.events_clock(host)
+    card.held.clear()
+
+    def call() -> None:
+        card.now += 7.0
+
+    assert [clock(call) for _ in range(timing.UNHELD)] == [7.0] * timing.UNHELD
+    assert (card.held, host[call]) == ([], [4.0, 2.0, 3.0])
+    assert clock(call) == 7.0  # without the time the GPU was held
+    assert card.held == [int(1000 * (0.05 + timing.MARGIN * 2.0))]
+    assert len(host[call]) == timing.UNHELD
+
+
+def test_the_gpu_is_never_held_longer_than_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card()
+    monkeypatch.setitem(sys.modules, "torch", card)
+    call = lambda: None  # noqa: E731
+    clock = timing.events_clock({call: [60_000.0] * timing.UNHELD})
+    card.held.clear()
+    clock(call)
+    assert card.held == [int(1000 * timing.LONGEST_MS)]
+
+
+def test_the_card_is_looked_at_even_when_it_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = {"clock": 1980, "power": 300.0, "temperature": 40, "throttle": []}
+    monkeypatch.setattr(watch.load, "sample", lambda nv, card: looked)
+    card = watch.Watch.__new__(watch.Watch)
+    card.nv, card.card = None, "card"
+    monkeypatch.setattr(watch.Watch, "others", lambda self: ["pid 7 (1 MiB)"])
+    for _ in range(20):
+        with card.during() as looks:
+            pass
+        found = looks.summary()
+        assert found["looks"] >= 1
+        assert (found["clock_mhz"], found["others"]) == (1980, ["pid 7 (1 MiB)"])

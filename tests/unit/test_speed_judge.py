@@ -160,3 +160,15 @@ def test_an_unwatched_card_has_no_clock_and_no_ceiling() -> None:
     found = verdict("gemm.bf16", kernels(8.0, card=bare))
     assert found.status is Status.PASS
     assert found.data["ceiling"] is None
+
+
+def test_a_slow_host_is_told_and_changes_no_verdict() -> None:
+    processes = [{**p, "host_ms": {"eager": 90.0, "compiled": 1.0}} for p in speeds.ratios(1.4, 3)]
+    plain, found = verdict("resnet.tf32_nchw", speeds.ratios(1.4, 3)), verdict("resnet.tf32_nchw", processes)
+    assert (found.status, plain.status) == (Status.PASS, Status.PASS)
+    assert "host-bound here: the host needs 90 ms to queue the eager call of 70.1 ms" in found.message
+    assert "compiled call" not in found.message
+    assert "host-bound" not in plain.message
+    assert found.data["host_ms"] == {"eager": 90.0, "compiled": 1.0}
+    assert found.data["value"] == plain.data["value"]
+    assert j.samples(bench(RESNET), processes)[0].conditions["host_bound"].startswith("host-bound here")

@@ -60,6 +60,30 @@ def middle(values: Sequence[Any]) -> float | None:
     return statistics.median(known) if known else None
 
 
+def host_bound(processes: Sequence[Measured]) -> dict[str, tuple[float, float]]:
+    """Per closure whose call takes the host longer to queue than the GPU to run: (host, GPU), medians in ms.
+
+    Its figure is the GPU's own time (verify/timing.py); a plain loop is slower than it by the difference. This is about
+    the host and the size of the workload, so it is information and no part of the verdict.
+    """
+    found = {}
+    for name in processes[0]["times"]:
+        host = middle([p.get("host_ms", {}).get(name) for p in processes])
+        gpu = statistics.median([t for p in processes for t in p["times"][name]])
+        if host is not None and host > gpu:
+            found[name] = (host, gpu)
+    return found
+
+
+def host_text(bound: Mapping[str, tuple[float, float]]) -> str:
+    """ "host-bound here: the host needs 38 ms to queue a compiled call of 26 ms"; "" when nothing is."""
+    calls = [
+        f"{number(host)} ms to queue {'a' if name == 'time' else f'the {name}'} call of {number(gpu)} ms"
+        for name, (host, gpu) in bound.items()
+    ]
+    return f"host-bound here: the host needs {' and '.join(calls)}" if calls else ""
+
+
 def conditions(processes: Sequence[Measured]) -> dict[str, Any]:
     """How it was measured: the workload's own statement, and the card's state over all processes."""
     cards = [p.get("card", {}) for p in processes]
@@ -79,6 +103,7 @@ def conditions(processes: Sequence[Measured]) -> dict[str, Any]:
         "memory_gib": max(peaks, default=None),
         "torch": processes[0].get("device", {}).get("torch", ""),
         "gpu": processes[0].get("device", {}).get("name", ""),
+        "host_bound": host_text(host_bound(processes)),
         "power_limit_w": processes[0].get("fixed", {}).get("power_limit_w"),
         "power_default_w": processes[0].get("fixed", {}).get("power_default_w"),
     }
@@ -152,6 +177,7 @@ def facts(
         "ceiling_source": top.source if top else None,
         "processes": len(processes),
         "median_ms": {n: round(1000 * s, 4) for n, s in seconds.items()},
+        "host_ms": {n: middle([p.get("host_ms", {}).get(n) for p in processes]) for n in first["times"]},
         "per_second": round(first["items"] / fastest, 2) if first.get("items") else None,
         "item": first.get("item") or None,
         "tflops": round(first["flops"] / fastest / 1e12, 2) if first.get("flops") else None,
@@ -190,6 +216,7 @@ def judge(bench: Bench, processes: Sequence[Measured], limits: Limits, *, retrie
     top = ceiling(limits, bench.bound, device, how)
     data = {**facts(bench, ran, found, limit, top), "retries": retries}
     text = described(bench, found, len(ran), top)
+    text += f"; {how['host_bound']}" if how["host_bound"] else ""
     why, what = disturbed(how)
     if why:
         return Outcome(Status.INCONCLUSIVE, f"{why} Measured: {text}.", what, data)

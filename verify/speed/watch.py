@@ -69,7 +69,7 @@ class Watch:
         return [f"somebody who cannot be seen from here ({least} % use)"]
 
     def during(self) -> Looks:
-        """A context in which the card is looked at every EVERY seconds."""
+        """A context in which the card is looked at every EVERY seconds, and at least once."""
         return Looks(self)
 
     def fixed(self) -> dict[str, Any]:
@@ -101,11 +101,13 @@ class Looks:
 
     def _look(self) -> None:
         turn = 0
-        while not self.stop.wait(EVERY):
+        while True:  # the first look at once: what is timed may be over before EVERY has passed
             self.samples.append(load.sample(self.watch.nv, self.watch.card))
             if turn % 10 == 0:
                 self.company.update(self.watch.others())
             turn += 1
+            if self.stop.wait(EVERY):
+                return
 
     def __enter__(self) -> Looks:
         if self.watch.card is not None:
