@@ -166,7 +166,7 @@ def test_a_slow_host_is_told_and_changes_no_verdict() -> None:
     processes = [{**p, "host_ms": {"eager": 90.0, "compiled": 1.0}} for p in speeds.ratios(1.4, 3)]
     plain, found = verdict("resnet.tf32_nchw", speeds.ratios(1.4, 3)), verdict("resnet.tf32_nchw", processes)
     assert (found.status, plain.status) == (Status.PASS, Status.PASS)
-    assert "host-bound here: the host needs 90 ms to queue the eager call of 70.1 ms" in found.message
+    assert "host-bound here: the host needs 90 ms to queue the eager call of 70.12 ms" in found.message
     assert "compiled call" not in found.message
     assert "host-bound" not in plain.message
     assert found.data["host_ms"] == {"eager": 90.0, "compiled": 1.0}
