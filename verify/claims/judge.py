@@ -44,11 +44,20 @@ def number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def called(name: str) -> str:
+    """What tells this fact from its neighbours: "llama_int8.gb" → "int8"; unit and note say the rest."""
+    work, _, fact = name.partition(".")
+    if work == "bench":
+        return fact
+    words = [*work.split("_")[1:], *fact.split("_")]
+    return " ".join(w for w in words if w not in {"rate", "gb", "held", "seconds", "steps"} and not w.isdigit())
+
+
 def said(name: str, fact: Fact) -> str:
     """ "fp16 50.1 tokens/s"."""
-    label = name.partition(".")[2].replace("_", " ") if not name.startswith("bench.") else name.partition(".")[2]
+    label = called(name)
     if fact.value is None:
-        return f"{label}: {fact.note}"
+        return f"{label or 'no figure'}: {fact.note}"
     return " ".join(filter(None, (label, number(fact.value), fact.unit, fact.note)))
 
 
@@ -79,6 +88,8 @@ def row(claim: Claim, m: Machine, facts: Facts, reasons: Mapping[str, str]) -> R
         why, text = (why or text), text if why else ""
     elif word is Word.OTHER_CARD:
         why = f"The claim is about the {CARD}; this is {name_of(m) or 'no GPU'}."
+    elif word is Word.NOT_MEASURABLE and claim.judge:
+        why = "The claim is about torch 2.8, which is not installed here."
     facts_used = {n: asdict(f) for n, f in used.items()}
     return Row(claim.id, claim.claim, claim.published, claim.physics, claim.before, text, word, why, facts_used)
 

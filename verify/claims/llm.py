@@ -92,7 +92,11 @@ def training(notes: Notes, device: str, tiny: bool) -> None:
     import bitsandbytes as bnb
 
     for name, lean in (("lean", True), ("plain", False)):
-        note = "with paged 8-bit Adam and its step inside backward" if lean else "with 8-bit Adam as printed"
+        note = (
+            "with paged 8-bit Adam and its step inside backward"
+            if lean
+            else "with checkpointing and 8-bit Adam alone, as the article has it"
+        )
         net = None
         fresh(device)
         try:

@@ -31,7 +31,7 @@ def measured(row: Row) -> str:
 
 def verdict(row: Row) -> str:
     """The verdict, and where nothing here could settle it, what was known before."""
-    open_ = row.verdict in {Word.OTHER_CARD, Word.NOT_RUN}
+    open_ = row.verdict in {Word.OTHER_CARD, Word.NOT_RUN, Word.NOT_MEASURABLE} and row.before is not row.verdict
     return f"{row.verdict} (by public data: {row.before})" if open_ else str(row.verdict)
 
 

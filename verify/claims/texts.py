@@ -32,7 +32,7 @@ def quick_check(m: Machine, _: Facts) -> tuple[Word, str]:
 
 
 def versions(m: Machine, _: Facts) -> tuple[Word, str]:
-    """C15: cuDNN by its wheel's version, the three CUDA versions apart."""
+    """C15: cuDNN by its wheel's version, the three CUDA versions apart. Another torch than 2.8 settles nothing."""
     cudnn = next((v for n, v in m.python.packages.items() if n.startswith("nvidia-cudnn-cu")), "")
     if not cudnn:
         return Word.NOT_RUN, "torch's cuDNN is not installed as a wheel here"
@@ -40,7 +40,10 @@ def versions(m: Machine, _: Facts) -> tuple[Word, str]:
     parts += [f"driver CUDA {cuda(m.driver.cuda)}"] if m.driver.cuda else []
     parts += [f"runtime CUDA {m.python.torch_cuda}"] if m.python.torch_cuda else []
     parts += [f"toolkit {m.toolkit.version}"] if m.toolkit.version else []
-    return Word.CONFIRMED if cudnn.startswith("8.9") else Word.CONTRADICTED, ", ".join(parts)
+    said = ", ".join(parts)
+    if not m.python.packages.get("torch", "").startswith("2.8."):
+        return Word.NOT_MEASURABLE, said
+    return Word.CONFIRMED if cudnn.startswith("8.9") else Word.CONTRADICTED, said
 
 
 def power(m: Machine, _: Facts) -> tuple[Word, str]:
@@ -61,7 +64,10 @@ def instance(m: Machine, _: Facts) -> tuple[Word, str]:
     if not cores or not root:
         return Word.NOT_RUN, "the machine was not read"
     sizes = [root.total / 1e9, data.total / 1e9 if data and data.exists else 0.0]
-    said = f"{cores:g} cores, {memory:.0f} GB of memory, disks of {sizes[0]:.0f} and {sizes[1]:.0f} GB"
+    said = f"{cores:g} cores, {memory:.0f} GB of memory, "
+    said += f"a system disk of {sizes[0]:.0f} GB, " + (
+        f"a data disk of {sizes[1]:.0f} GB" if sizes[1] else "no data disk"
+    )
     if not is_the_card(name_of(m)):
         return Word.OTHER_CARD, said
     near = [abs(v / p - 1) <= 0.1 for v, p in zip((cores, memory, *sizes), (10, 120, 50, 40), strict=True)]

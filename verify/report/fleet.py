@@ -20,7 +20,7 @@ from verify.wording import some
 
 # A node's name with its run, or with the reason why there is none.
 Node = tuple[str, Run | str]
-ORDER = ("UNREADABLE", "INCOMPLETE", "FAIL", "SKIPPED", "OUTLIER", "PASS")
+ORDER = ("UNREADABLE", "INCOMPLETE", "FAIL", "SKIPPED", "UNRATED", "OUTLIER", "PASS")
 
 
 @dataclass(frozen=True)

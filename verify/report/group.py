@@ -72,6 +72,8 @@ def verdict(run: Run) -> tuple[str, str]:
     skipped = sum(r.status is Status.SKIP for r in run.results)
     if skipped == total:
         return "SKIPPED", f"{text} Nothing was proven."
+    if all(r.status in {Status.SKIP, Status.UNRATED, Status.INCONCLUSIVE} for r in run.results):
+        return "UNRATED", f"{text} Nothing was judged."
     return "PASS", text + (" What was skipped is not proven." if skipped else "")
 
 

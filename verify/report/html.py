@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def prose(text: str) -> str:
 def view(run: Run, history: History | None) -> dict[str, Any]:
     """What the template shows."""
     word, sentence = verdict(run)
-    shown = [f for s in LOUD for f in same([r for r in run.results if r.status is s])]
+    shown = [f for s in LOUD for f in same(brief(r) for r in run.results if r.status is s)]
     speeds = [speed(r, run) for r in run.results if r.tier == "speed" and "value" in r.data]
     return {
         "run": run,
@@ -99,6 +99,14 @@ def view(run: Run, history: History | None) -> dict[str, Any]:
         "files": [(f, rs, worst(rs), tally(rs), sum(r.seconds for r in rs)) for f, rs in by_file(run.results).items()],
         "calm": {Status.PASS, Status.SKIP},
     }
+
+
+def brief(result: Result) -> Result:
+    """An unrated figure by its reason alone, so that all of them are one finding: the figures have a section."""
+    _, found, reason = result.message.partition("; unrated: ")
+    if result.status is not Status.UNRATED or not found:
+        return result
+    return replace(result, message=f"Measured, see below, but not judged: {reason}")
 
 
 def unit_of(result: Result) -> str:
@@ -131,9 +139,14 @@ def speed(result: Result, run: Run) -> Speed:
         return Speed(result, "–", "", "", "", "")
     values = sample.values if sample and sample.values else (value,)
     better = sample.better if sample else str(result.data.get("better", "higher"))
-    spread = f"± {100 * (high - low) / 2 / value:.2g} %" if low is not None and high is not None and value else ""
+    spread = f"± {percent(100 * (high - low) / 2 / value)} %" if low is not None and high is not None and value else ""
     chart = charts.strip(values, unit, better, limit=limit, ceiling=ceiling, published=published)
     return Speed(result, charts.number(value), unit, spread, chart, conditions(sample, ceiling, published, value))
+
+
+def percent(share: float) -> str:
+    """Two significant digits without an exponent."""
+    return f"{share:.0f}" if share >= 10 else f"{share:.2g}"
 
 
 def conditions(sample: Sample | None, ceiling: float | None, published: float | None, value: float) -> str:

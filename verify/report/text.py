@@ -30,7 +30,9 @@ STYLE = {
     Status.UNRATED: "magenta",
     Status.INCONCLUSIVE: "magenta",
 }
-VERDICT = {"PASS": "bold green", "FAIL": "bold red", "INCOMPLETE": "bold yellow", "SKIPPED": "bold yellow"}
+VERDICT = {"PASS": "bold green", "FAIL": "bold red"} | dict.fromkeys(
+    ("INCOMPLETE", "SKIPPED", "UNRATED"), "bold yellow"
+)
 
 
 @dataclass(frozen=True)
