@@ -96,7 +96,7 @@ def gpu(arguments: Sequence[str]) -> int:
 def cards(gpus: Sequence[Mapping[str, Any]]) -> str:
     """The GPUs in one line, equal models counted."""
     if not gpus:
-        return "none that answers: gpu says why"
+        return "none: the command gpu says why"
     names: dict[str, list[Mapping[str, Any]]] = {}
     for one in gpus:
         names.setdefault(f"{one.get('name')} · {one.get('sm')}", []).append(one)
