@@ -142,8 +142,7 @@ def test_jupyter_prints_the_token_it_makes_up(serve: Serve, services: dict[str, 
 def test_health_check_tells_a_server_that_hangs(serve: Serve, services: dict[str, Any], name: str) -> None:
     container = serve(name)
     assert becomes_healthy(container, services[name])
-    stopped = container.exec_run(["sh", "-c", f"pkill -STOP -f '{name}'"])
-    assert stopped.exit_code in (0, 137)
+    assert container.exec_run(["pkill", "-STOP", "-f", name]).exit_code == 0
     assert not healthy(container, services[name])
 
 
@@ -174,8 +173,8 @@ def test_ssh_lets_in_the_mapped_user_alone_with_the_containers_environment(run: 
         try -i /tmp/key workspace@127.0.0.1 'id -u; echo "$HF_ENDPOINT"; command -v python'
         try -i /tmp/key workspace@127.0.0.1 'bash -lc "command -v python; echo $HF_HOME; echo cuda=$CUDA_HOME"'
         try -i /tmp/key workspace@127.0.0.1 'echo key=$PUBLIC_KEY'
-        echo put /tmp/key.pub /workspace/output/sent | sftp -b - -q -i /tmp/key -o StrictHostKeyChecking=no \
-          -o UserKnownHostsFile=/dev/null workspace@127.0.0.1 >/dev/null && stat -c %u /workspace/output/sent
+        echo put /tmp/key.pub /workspace/sent | sftp -b - -q -i /tmp/key -o StrictHostKeyChecking=no \
+          -o UserKnownHostsFile=/dev/null workspace@127.0.0.1 >/dev/null && stat -c %u /workspace/sent
         try -i /tmp/key root@127.0.0.1 true || echo no root
         ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o PubkeyAuthentication=no workspace@127.0.0.1 2>&1 |
           grep -o 'denied (publickey)'
