@@ -120,7 +120,7 @@ def test_jupyter_runs_a_cell_saves_it_and_stops_in_time(serve: Serve) -> None:
     assert (code, out.decode().split()[:3]) == (0, ["6.0", "1234", "/workspace"]), out.decode()
     assert home in out.decode()
     assert jupyter.exec_run(["stat", "-c", "%u:%g", "/workspace/output/a.ipynb"]).output == b"1234:5678\n"
-    jupyter.stop(timeout=5)
+    jupyter.stop(timeout=10)
     assert jupyter.wait(timeout=60)["StatusCode"] == 0
     assert b"a-secret" not in jupyter.logs()
 
@@ -160,7 +160,7 @@ def test_tensorboard_shows_what_is_logged_and_stops_in_time(serve: Serve, servic
             break
         time.sleep(0.5)
     assert runs == ["run/1"]
-    board.stop(timeout=5)
+    board.stop(timeout=10)
     assert board.wait(timeout=60)["StatusCode"] == 0
 
 
