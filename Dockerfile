@@ -136,12 +136,16 @@ RUN --mount=type=bind,source=docker/flash-attn.sh,target=/docker/flash-attn.sh -
     find /layers -exec touch -h -d @315532800 {} +
 
 # The project's own files, with fixed modes and one old date: a layer's bytes depend on contents, not on the checkout.
+# The distribution's message of the day gives way to profile.sh's, which over SSH would come after it.
 FROM os AS project
-COPY docker/profile.sh docker/entrypoint.sh docker/requirements.txt LICENSE /from/
+COPY docker/profile.sh docker/entrypoint.sh docker/gpu.sh docker/requirements.txt LICENSE /from/
 COPY workspace-skeleton /from/skeleton
 COPY verify /from/verify
 RUN install -D -m 644 /from/profile.sh /layers/project/etc/profile.d/workspace.sh && \
     install -D -m 755 /from/entrypoint.sh /layers/project/opt/verify/entrypoint.sh && \
+    install -D -m 755 /from/gpu.sh /layers/project/usr/local/bin/gpu && \
+    install -D -m 644 /dev/null /layers/project/etc/motd && mkdir /layers/project/etc/pam.d && \
+    sed '/pam_motd/d' /etc/pam.d/sshd >/layers/project/etc/pam.d/sshd && \
     install -m 644 /from/requirements.txt /from/LICENSE /layers/project/opt/verify/ && \
     cp -r /from/skeleton /from/verify /layers/project/opt/verify/ && chmod -R u=rwX,go=rX /layers && \
     find /layers -exec touch -h -d @315532800 {} +

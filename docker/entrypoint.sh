@@ -2,6 +2,7 @@
 # Starts every container: maps the user, seeds /workspace, finds a place for the caches, then becomes the command.
 #   PUID, PGID   run as this user and group instead of root (docker run --user N[:M] needs neither)
 #   PUBLIC_KEY   start an SSH server that lets this key in
+#   APT_MIRROR   the mirror apt-get uses instead of the distribution's; HTTP_PROXY … in either case of the letters
 # Silent when all is well. A mount that cannot be written costs a warning and never the container; a wrong PUID stops it,
 # because the alternative is to go on as root. No "set -e": what fails here has its own sentence.
 set -u
@@ -21,16 +22,59 @@ check_id() { # variable, value
   fi
 }
 
+# Programs disagree on the case of these names (curl and apt read http_proxy only), and none should send a container's
+# own services through a proxy.
+complete_proxies() {
+  local name lower own=localhost,127.0.0.1,::1
+  for name in HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY; do
+    lower=${name,,}
+    if [ -n "${!name:-}" ] && [ -z "${!lower:-}" ]; then export "$lower=${!name}"; fi
+    if [ -n "${!lower:-}" ] && [ -z "${!name:-}" ]; then export "$name=${!lower}"; fi
+  done
+  [ -n "${http_proxy:-}${https_proxy:-}${all_proxy:-}" ] || return 0
+  for name in NO_PROXY no_proxy; do
+    [[ ,${!name:-}, == *,localhost,* || ,${!name:-}, == *,\*,* ]] || export "$name=${!name:+${!name},}$own"
+  done
+}
+
+use_apt_mirror() { # the same suites from another place, as in the build
+  [ -n "${APT_MIRROR:-}" ] || return 0
+  local file
+  [[ $APT_MIRROR =~ ^https?://[^][:space:]#\&\\]+$ ]] ||
+    { warn "APT_MIRROR=$APT_MIRROR is not the address of a mirror: write it as http://HOST/debian."; return 0; }
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.{sources,list}; do
+    [ ! -s "$file" ] || sed -Ei "s#https?://[^ ]+/(debian|ubuntu)/?( |\$)#${APT_MIRROR%/}\2#" "$file" 2>/dev/null ||
+      warn "APT_MIRROR has no effect on $file, which cannot be written: leave out --read-only, or APT_MIRROR."
+  done
+}
+
+# The environment as the arguments of sshd's SetEnv: a session over SSH gets what docker run -e gave.
+session_environment() {
+  local name value
+  for name in $(compgen -e); do
+    value=${!name}
+    case $name in PUBLIC_KEY | PUID | PGID | HOME | USER | LOGNAME | SHELL | PWD | OLDPWD | SHLVL | TERM | _) continue ;; esac
+    [[ $name != BASH_FUNC_* && $value != *$'\n'* ]] || continue
+    value=${value//\\/\\\\}
+    printf ' "%s=%s"' "$name" "${value//\"/\\\"}"
+  done
+}
+
 start_ssh() { # the only user let in
   [ -n "${PUBLIC_KEY:-}" ] || return 0
   local run=/run/sshd
-  # The host key is made here, on the machine: one that came with the image would be everybody's.
-  if ! { mkdir -p $run && printf '%s\n' "$PUBLIC_KEY" >$run/authorized_keys &&
-    { [ -s $run/host_key ] || ssh-keygen -q -t ed25519 -N '' -f $run/host_key; } &&
-    /usr/sbin/sshd -h $run/host_key -o "AllowUsers=$1" -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no \
-      -o "AuthorizedKeysFile=$run/authorized_keys .ssh/authorized_keys" \
-      -o "SetEnv=PATH=$PATH CUDA_HOME=${CUDA_HOME:-}"; } 2>/dev/null; then
-    warn "the SSH server did not start: with --read-only add --tmpfs /run, and see that nothing else listens on port 22."
+  # The host key is made here, on the machine: one that came with the image would be everybody's. sshd keeps the first
+  # value it reads, so the distribution's settings (PAM, sftp) come last. The file may hold secrets of the environment.
+  if ! { mkdir -p $run && printf '%s\n' "$PUBLIC_KEY" >$run/authorized_keys; } 2>/dev/null; then
+    warn "the SSH server did not start: with --read-only add --tmpfs /run."
+  elif ! ssh-keygen -lf $run/authorized_keys >/dev/null 2>&1; then
+    warn "the SSH server did not start, because PUBLIC_KEY holds no public key: give the line of a file like ~/.ssh/id_ed25519.pub."
+  elif ! { { [ -s $run/host_key ] || ssh-keygen -q -t ed25519 -N '' -f $run/host_key; } &&
+    (umask 077 && printf '%s\n' "HostKey $run/host_key" "AllowUsers $1" "PermitRootLogin prohibit-password" \
+      "PasswordAuthentication no" "KbdInteractiveAuthentication no" \
+      "AuthorizedKeysFile $run/authorized_keys .ssh/authorized_keys" "SetEnv$(session_environment)" \
+      "Include /etc/ssh/sshd_config" >$run/config) && /usr/sbin/sshd -f $run/config; } 2>/dev/null; then
+    warn "the SSH server did not start: see that nothing else listens on port 22 ('sshd -D -e -f $run/config' says more)."
   fi
 }
 
@@ -127,12 +171,16 @@ move_caches() { # variables; only those that still have the image's value
   for variable; do export "$variable=${!variable/#$workspace\/.cache/$scratch/cache}"; done
 }
 
+complete_proxies
 if ((EUID == 0)); then
+  use_apt_mirror
   [ -z "${PUID:-}" ] || become_user "$@"
   [ -z "${PGID:-}" ] || die "PGID=$PGID is set and PUID is not: set PUID too, or leave both unset to run as root."
   start_ssh root
 elif [ -n "${PUID:-}" ] && [ "$PUID" != "$EUID" ]; then
   warn "PUID=$PUID has no effect, because the container was started as user $EUID: leave out either PUID or --user."
+elif [ -n "${PUBLIC_KEY:-}" ] && [ -z "${PUID:-}" ]; then
+  warn "PUBLIC_KEY has no effect, because only root may start the SSH server: use PUID instead of --user."
 fi
 
 # Without USER and LOGNAME torch.compile ends in getpwuid for a user who has no entry in /etc/passwd.

@@ -31,3 +31,14 @@ for workspace_cache in HF_HOME=/huggingface PIP_CACHE_DIR=/pip TORCHINDUCTOR_CAC
   esac
 done
 unset workspace_scratch workspace_caches workspace_cache
+
+# Six lines for a person at a terminal, once for each login: never for a command (-c), a script, scp, or a pipe.
+case $- in
+  *c*) ;;
+  *i*)
+    if [ -t 1 ] && [ "${WORKSPACE_MOTD:-}" != off ] && [ ! -e "${HOME:-/}/.hushlogin" ]; then
+      export WORKSPACE_MOTD=off # tmux opens a login shell for each of its windows
+      /opt/venv/bin/python -I -m verify.glance motd 2>/dev/null || :
+    fi
+    ;;
+esac

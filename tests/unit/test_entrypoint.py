@@ -174,3 +174,20 @@ def test_hooks_run_in_order_and_one_that_fails_is_told(start: Start, tmp_path: P
     assert done.stdout.split() == ["first,second,third"]
     assert "20-second.sh failed with exit code 3" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_proxies_hold_in_either_case_and_not_for_the_container_itself(start: Start) -> None:
+    names = ("http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy")
+    given = {"HTTP_PROXY": "http://p:1", "https_proxy": "http://q:2", "NO_PROXY": "a.example"}
+    own = "a.example,localhost,127.0.0.1,::1"
+    assert start("printenv", *names, **given).stdout.split() == ["http://p:1", "http://q:2", "http://q:2", own, own]
+    assert start("printenv", "no_proxy").stdout == ""
+    assert start("printenv", "no_proxy", http_proxy="http://p:1", no_proxy="*").stdout == "*\n"
+
+
+def test_settings_that_only_root_can_follow_are_told(start: Start) -> None:
+    if os.geteuid() != 0:
+        assert "PUBLIC_KEY has no effect" in start("true", PUBLIC_KEY="ssh-ed25519 AAAA").stderr
+    else:
+        assert "PUBLIC_KEY holds no public key" in start("true", PUBLIC_KEY="ssh-ed25519 AAAA").stderr
+        assert "APT_MIRROR=mirror is not the address of a mirror" in start("true", APT_MIRROR="mirror").stderr

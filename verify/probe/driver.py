@@ -63,9 +63,9 @@ def linkable(cache: str, libcuda: str, env: dict[str, str]) -> bool:
     return any(place and os.path.exists(f"{place}/libcuda.so") for place in places)
 
 
-def ask(name: str, problems: Problems) -> dict[str, Any]:
+def ask(name: str, problems: Problems, timeout: float = TIMEOUT) -> dict[str, Any]:
     """What `verify.probe.<name>` answers from its child process; whatever it said before it died is kept."""
-    ended = child.run([sys.executable, "-m", f"verify.probe.{name}"], timeout=TIMEOUT, env=child.environment())
+    ended = child.run([sys.executable, "-m", f"verify.probe.{name}"], timeout=timeout, env=child.environment())
     said = child.last_answer(ended)
     kind, phrase = ended.ending
     if kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from verify.child import answer
@@ -56,6 +57,7 @@ def gpu(nv: Any, handle: Any) -> dict[str, Any]:
         "power_limit": watts(lambda: nv.nvmlDeviceGetEnforcedPowerLimit(handle)),
         "power_default": watts(lambda: nv.nvmlDeviceGetPowerManagementDefaultLimit(handle)),
         "power_max": limits[1] / 1000 if limits else None,
+        "busy": ask(lambda: nv.nvmlDeviceGetUtilizationRates(handle).gpu),  # per cent; for `gpu`
         "temperature": ask(lambda: nv.nvmlDeviceGetTemperature(handle, nv.NVML_TEMPERATURE_GPU)),
         "pcie_gen": ask(lambda: nv.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
         "pcie_gen_max": ask(lambda: nv.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
@@ -93,6 +95,8 @@ def main() -> None:
         "driver": version.decode() if isinstance(version, bytes) else version,
         "gpus": [],
     }
+    with suppress(nv.NVMLError, AttributeError):
+        said["cuda"] = nv.nvmlSystemGetCudaDriverVersion_v2()
     answer(said)
     for index in range(nv.nvmlDeviceGetCount()):
         try:
