@@ -79,9 +79,7 @@ def main() -> None:
     own.sort(key=lambda e: -getattr(e, column))
     total = sum(getattr(e, column) for e in own) / 1e3 / o.steps
     if not own:
-        raise common.Stop(
-            "the profiler saw no kernels: does another profiler run, or did the driver refuse?", 1
-        )
+        raise common.Stop("the profiler saw no kernels: does another profiler run, or did the driver refuse?", 1)
     names, times = [e.key for e in own[:10]], [getattr(e, column) / 1e3 / o.steps for e in own[:10]]
     title = f"{total:.1f} ms per step on {torch.cuda.get_device_name() if run.device == 'cuda' else 'the CPU'}"
     common.save(run.folder / "profile.png", lambda path: picture(path, names, times, title))
