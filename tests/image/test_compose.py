@@ -73,7 +73,7 @@ def test_bake_reads_the_same_file(compose: Compose) -> None:
 def test_workspace_runs_a_command(compose: Compose) -> None:
     done = compose("run", "--rm", "-T", "workspace", "sh", "-c", "id -u; ls", PUID="1234")
     assert done.returncode == 0
-    assert done.stdout.split() == ["1234", "README.md", "data", "models", "output", "scripts"]
+    assert done.stdout.split() == ["1234", "README.md", "README.zh-CN.md", "data", "models", "output", "scripts"]
 
 
 def test_verify_runs(compose: Compose) -> None:

@@ -90,7 +90,9 @@ def test_bad_number_stops_with_one_sentence(start: Start, value: str) -> None:
 def test_skeleton_is_copied_without_git_files(start: Start, tmp_path: Path) -> None:
     assert start("true").returncode == 0
     found = {str(p.relative_to(tmp_path / "workspace")) for p in (tmp_path / "workspace").rglob("*")}
-    wanted = {"README.md", "models", "data", "output", "scripts", "scripts/quick_check.py"}
+    wanted = {str(p.relative_to(SKELETON)) for p in SKELETON.rglob("*") if p.name not in (".gitkeep", "__pycache__")}
+    wanted = {name for name in wanted if not name.endswith(".pyc")}
+    assert {"README.md", "README.zh-CN.md", "models", "data", "output", "scripts/quick_check.py"} <= wanted
     assert found == wanted | {".cache", *(f".cache/{name}" for name in CACHES.values())}
     assert (tmp_path / "workspace/README.md").read_bytes() == (SKELETON / "README.md").read_bytes()
 

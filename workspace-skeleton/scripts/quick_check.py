@@ -3,6 +3,7 @@
 `verify run` looks far deeper; this is short enough to read, change and learn from.
 """
 
+import argparse
 import ctypes
 import re
 import shutil
@@ -33,6 +34,7 @@ def toolkit() -> str:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     print(f"torch          {torch.__version__} on Python {sys.version.split()[0]}")
     print(f"runtime CUDA   {torch.version.cuda} (came with torch)")
     print(f"driver CUDA    {driver_cuda()}")
