@@ -12,7 +12,8 @@ def slimmed_for_gpus(m: Machine) -> Outcome:
     """If the image was slimmed, it was for the GPUs of this machine.
 
     A slimmed image holds machine code for its declared targets alone. On any other card kernels are missing: CUDA calls
-    end in error 209 or 200, or worse, only some of them do.
+    fail, or worse, only some of them do. On an H200, torch 2.11 slimmed for sm_75 ended with "CUDA error: unknown
+    error".
     """
     targets = kept(m)
     if not targets:
