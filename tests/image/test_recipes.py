@@ -21,7 +21,8 @@ def script(box: Any) -> Script:
 
     def call(name: str, arguments: str = "", before: str = "true") -> Any:
         command = f"timeout --kill-after=5 200 python scripts/{name}.py {arguments}"
-        return box(f"cd /workspace && {before} && {command}")
+        ready = "until [ -e README.md ] && [ -e scripts/warm_cache.py ]; do sleep 0.2; done"  # the entrypoint fills it
+        return box(f"cd /workspace && timeout 30 sh -c '{ready}' && {before} && {command}")
 
     return call
 
