@@ -73,7 +73,7 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, device:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         return int(state["step"])
-    except (OSError, KeyError, RuntimeError, ValueError, EOFError) as error:
+    except Exception as error:  # bytes that are no checkpoint make torch's unpickler raise almost anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise common.Stop(f"--resume {path} is no checkpoint of this model: {reason}") from None
 
