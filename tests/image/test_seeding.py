@@ -37,8 +37,8 @@ def test_volume_that_docker_makes(sh: Any, volume: Any) -> None:
 
 def test_what_is_there_is_kept(sh: Any, prepared: Any) -> None:
     mount = prepared(
-        "echo mine >README.md; touch README.zh-CN.md; echo file >models; ln -s /etc scripts; ln -s /nowhere output; mkdir data;"
-        "echo x >data/x; chown -hR 1234:1234 . ; chmod 700 data"
+        "echo mine >README.md; touch README.zh-CN.md; echo file >models; ln -s /etc scripts; ln -s /nowhere output;"
+        "mkdir data; echo x >data/x; chown -hR 1234:1234 . ; chmod 700 data"
     )
     script = "cat README.md models data/x; readlink scripts output; ls /etc/quick_check.py /nowhere 2>&1 | wc -l; "
     done = sh(script + r"find . -not -path './.cache*' -printf '%U %m\n' | sort | uniq -c", **mount)
