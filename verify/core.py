@@ -21,18 +21,7 @@ if TYPE_CHECKING:
     from verify.speed.work import Setup, Work
 
 SCHEMA = 1
-NEEDS = (
-    "gpu",
-    "multi_gpu",
-    "nvcc",
-    "gcc",
-    "torch",
-    "xformers",
-    "flash_attn",
-    "bitsandbytes",
-    "image",
-    "docker",
-)
+NEEDS = ("gpu", "multi_gpu", "nvcc", "gcc", "torch", "xformers", "flash_attn", "bitsandbytes", "image", "docker")
 TIERS = ("static", "gpu", "speed", "soak")
 ABOUT = ("image", "container", "machine")
 # Check files whose failure explains those of all others.
