@@ -68,7 +68,8 @@ def main() -> None:
             rows.append((name, *cells))
     common.table(rows)
     best = max(figures, key=lambda name: figures[name])
-    run.finish(f"{best} is fastest here: {figures[best]:.2f}x", speedup=figures)
+    words = "every option compiles and agrees with eager"  # at tiny sizes a ratio is noise
+    run.finish(words if run.tiny else f"{best} is fastest here: {figures[best]:.2f}x", speedup=figures)
 
 
 if __name__ == "__main__":

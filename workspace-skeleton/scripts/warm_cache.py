@@ -149,7 +149,7 @@ def measure(run: common.Run) -> None:
 def main() -> None:
     parser = common.parser(__doc__)
     common.size(parser, "--width", 1024, 32, "features of the example's Transformer, a multiple of 16")
-    common.size(parser, "--layers", 6, 2, "layers of the example's Transformer")
+    common.size(parser, "--layers", 6, 1, "layers of the example's Transformer")
     parser.add_argument("--mode", help="of torch.compile (default max-autotune-no-cudagraphs; tiny default)")
     parser.add_argument("--file", type=Path, default=CACHES / "compile" / "example.cache", help="default %(default)s")
     parser.add_argument("--measure", action="store_true", help="compare a cold and a warm first step")
