@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,8 @@ def model(setup: Setup) -> tuple[Any, str]:
             return unet.build(), "own definition of SD 1.5's UNet"
         import diffusers
 
+        # Asked inside the forward pass: torch 2.8's compiler cannot follow it in bf16, and the answer never changes.
+        torch.compiler.assume_constant_result(inspect.unwrap(diffusers.utils.is_torch_version))
         made = diffusers.UNet2DConditionModel(sample_size=64, cross_attention_dim=unet.TEXT)
 
     class Plain(nn.Module):  # type: ignore[misc]
