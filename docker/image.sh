@@ -74,7 +74,7 @@ tag=$(cat .build/python-tag)
 
 read -r variant wheel < <(bash docker/flash-attn.sh resolve "$tag") || die "FlashAttention could not be resolved: see the line above."
 if [ "$wheel" = build ]; then
-  say "FlashAttention-2: $variant, compiled here (lean: about 15 min on 2 cores, full: about 110; the wheel is kept in ${WHEELHOUSE:-wheelhouse}/)."
+  say "FlashAttention-2: $variant, compiled here (on 2 cores lean takes some 25 min, an estimate, and full about 110; the wheel is kept in ${WHEELHOUSE:-wheelhouse}/)."
   build --target wheel --build-arg "FLASH_ATTN_VARIANT=$variant" --build-arg "FLASH_ATTN_ARCHS=$FLASH_ATTN_ARCHS" \
     --build-arg "MAX_JOBS=${MAX_JOBS:-}" --output "type=local,dest=${WHEELHOUSE:-wheelhouse}" ||
     die "FlashAttention-2 did not build: the lines above say why; FLASH_ATTN=none builds the image without it."
