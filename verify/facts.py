@@ -83,7 +83,8 @@ class Driver:
     """The NVIDIA driver as this container sees it: the kernel's half and the user-space libraries that answer.
 
     `libcuda` is the file that was mapped when libcuda.so.1 was loaded. Codes are CUresult and nvmlReturn_t, None when
-    the library could not be asked.
+    the library could not be asked. `xids` are the numbers of the driver's errors in the kernel's log, oldest first,
+    None when this process may not read the log.
     """
 
     kernel_module: str = ""
@@ -101,6 +102,7 @@ class Driver:
     nvml_code: int | None = None
     version: str = ""
     preload: tuple[str, ...] = ()
+    xids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tests.unit.helpers import ask, change, env, load
 from verify.core import Status
 from verify.gpu import ask as gpu_ask
 from verify.machine import Machine
+from verify.probe import driver
 
 Step = Callable[[Machine], Machine]
 
@@ -51,6 +52,8 @@ FAILS: list[tuple[str, Step, str, str]] = [
         "cuda>=12.4",
     ),
     ("driver.requirement", variables(NVIDIA_REQUIRE_CUDA="brand=geforce,driver>=535,driver<550"), "is not met", "set"),
+    ("driver.errors_logged", facts("driver.xids", (31, 79)), "Xid 31, 79", "reset or replace"),
+    ("driver.errors_logged", facts("driver.xids", (95, 95)), "95 (2 times)", "reset or replace"),
 ]
 
 
@@ -73,6 +76,8 @@ SILENT: list[tuple[str, str, Step]] = [
     ("nothing required", "driver.requirement", variables(NVIDIA_REQUIRE_CUDA=None)),
     ("any clause is enough", "driver.requirement", variables(NVIDIA_REQUIRE_CUDA="cuda>=13.0 driver>=550,driver<551")),
     ("our own requirement", "driver.requirement", lambda m: m),
+    ("nothing in the log", "driver.errors_logged", facts("driver.xids", ())),
+    ("a program wrote where it must not", "driver.errors_logged", facts("driver.xids", (31, 43))),
 ]
 
 
@@ -93,6 +98,33 @@ def test_forward_compatibility_is_legal_on_a_data_centre_card() -> None:
 @pytest.mark.parametrize("ident", ["driver.new_enough", "driver.own_builds", "driver.library", "driver.requirement"])
 def test_the_h200_passes(ident: str) -> None:
     assert ask(ident, load("h200")).status is Status.PASS
+
+
+@pytest.mark.parametrize("number", [63, 74, 119])
+def test_an_error_the_card_may_have_got_over_is_a_warning(healthy: Machine, number: int) -> None:
+    assert ask("driver.errors_logged", change(healthy, "driver.xids", (number,))).status is Status.WARN
+
+
+def test_a_log_that_cannot_be_read_is_not_a_clean_one(healthy: Machine) -> None:
+    assert ask("driver.errors_logged", change(healthy, "driver.xids", None)).status is Status.SKIP
+
+
+def test_xids_are_read_from_the_kernels_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = (
+        "<6>[    3.1] nvidia: loading out-of-tree module\n"
+        "<4>[  100.2] NVRM: Xid (PCI:0000:01:00): 31, pid=7, name=python, Ch 00000008\n"
+        "<4>[  200.7] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"
+    )
+    monkeypatch.setattr(driver, "kernel_log", lambda: log)
+    assert driver.read({})[0].xids == (31, 79)
+
+    def refused() -> str:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(driver, "kernel_log", refused)
+    problems: dict[str, str] = {}
+    assert driver.read(problems)[0].xids is None
+    assert "not permitted" in problems["driver.xids"]
 
 
 def test_machine_code_is_not_asked_of_a_record(healthy: Machine) -> None:

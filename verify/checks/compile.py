@@ -21,7 +21,7 @@ def reduce_overhead(m: Machine) -> Outcome:
 
 @check(needs=("gpu", "torch", "gcc"), timeout=2 * TIMEOUT)
 def max_autotune(m: Machine) -> Outcome:
-    """mode="max-autotune" gives the same output with the products it tuned."""
+    """mode="max-autotune" gives the same output with the products it tuned, replayed as a CUDA graph."""
     return ask(m, "compile", "max_autotune")
 
 

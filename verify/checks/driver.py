@@ -8,6 +8,7 @@ from verify.core import Outcome, Status, check, fail, pass_, skip, warn
 from verify.coverage import cuda_isa
 from verify.gpu.ask import TIMEOUT, ask
 from verify.machine import Machine
+from verify.xid import BY_MEMORY, BY_PROGRAM, MENDED, OFF_THE_BUS
 
 # CUDA major → oldest driver branch of its family (CUDA toolkit release notes, table "minor version compatibility").
 OLDEST = {11: 450, 12: 525, 13: 580}
@@ -157,6 +158,31 @@ def _holds(clause: str, cuda: int, version: str, geforce: bool) -> bool:
         if kind == "brand" and geforce != value.startswith("geforce"):
             return False
     return True
+
+
+@check(needs="gpu")
+def errors_logged(m: Machine) -> Outcome:
+    """The driver has reported no error of a card (Xid) in the kernel's log since the host was started."""
+    if m.driver.xids is None:
+        return skip(f"The kernel's log cannot be read here ({m.problems.get('driver.xids', 'not recorded')}).")
+    counts = {number: m.driver.xids.count(number) for number in sorted(set(m.driver.xids))}
+    text = ", ".join(f"{number}{f' ({times} times)' if times > 1 else ''}" for number, times in counts.items())
+    data = {"xids": list(m.driver.xids)}
+    if counts.keys() & (OFF_THE_BUS | BY_MEMORY - MENDED):
+        return fail(
+            f"The driver reported that a card failed: Xid {text}.",
+            hint="Results cannot be trusted: `dmesg | grep Xid` on the host names the card, which `verify doctor` "
+            "explains; reset or replace it, or ask for another machine.",
+            data=data,
+        )
+    if counts.keys() - BY_PROGRAM:
+        return warn(
+            f"The driver reported errors: Xid {text}.",
+            hint="`dmesg | grep Xid | verify doctor` on the host explains them; watch whether they come back.",
+            data=data,
+        )
+    programs = f"; Xid {text}, which a program's own fault causes" if counts else ""
+    return pass_(f"No error of a card in the kernel's log{programs}.", data=data)
 
 
 @check(needs=("gpu", "torch"), timeout=2 * TIMEOUT)

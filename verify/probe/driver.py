@@ -5,6 +5,7 @@ Loading a hostile or half-updated libcuda may abort, and NVML hangs on a wedged 
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import errno
 import os
@@ -18,6 +19,7 @@ from verify import child
 from verify.facts import DeviceNode, Driver, Gpu
 from verify.probe import Problems, attempt
 from verify.probe.folders import mount_table, under
+from verify.xid import numbers
 
 TIMEOUT = 25.0  # cuInit takes up to 10 s on eight GPUs without persistence mode
 
@@ -61,6 +63,18 @@ def linkable(cache: str, libcuda: str, env: dict[str, str]) -> bool:
     places = [*env.get("LD_LIBRARY_PATH", "").split(":"), *env.get("LIBRARY_PATH", "").split(":")]
     places += [env.get("TRITON_LIBCUDA_PATH", ""), os.path.dirname(libcuda)]
     return any(place and os.path.exists(f"{place}/libcuda.so") for place in places)
+
+
+def kernel_log() -> str:
+    """The kernel's log: for root on the host, or with CAP_SYSLOG in a container. OSError where it is not shown."""
+    read_all, size = 3, 10  # actions of syslog(2)
+    libc = ctypes.CDLL(None, use_errno=True)
+    length = libc.klogctl(size, None, 0)
+    buffer = ctypes.create_string_buffer(max(length, 1))
+    got = libc.klogctl(read_all, buffer, length) if length >= 0 else -1
+    if got < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return buffer.raw[:got].decode(errors="replace")
 
 
 def ask(name: str, problems: Problems, timeout: float = TIMEOUT) -> dict[str, Any]:
@@ -124,5 +138,6 @@ def read(problems: Problems) -> tuple[Driver, tuple[Gpu, ...]]:
         nvml_code=nvml.get("code"),
         version=nvml.get("driver", ""),
         preload=tuple(preload),
+        xids=attempt(problems, "driver.xids", lambda: numbers(kernel_log()), None),
     )
     return driver, merge(cuda.get("gpus", []), nvml.get("gpus", []))

@@ -7,13 +7,7 @@ from collections.abc import Callable, Mapping
 
 from verify.doctor import facts
 from verify.doctor.entry import Entry
-
-# NVIDIA's list of Xid errors: what a program causes, what memory causes; the rest is the card, its link or its driver.
-BY_PROGRAM = {13, 31, 32, 43, 45, 68}
-BY_MEMORY = {48, 63, 64, 92, 94, 95, 140, 160, 161}
-OFF_THE_BUS = {79, 137}
-BY_FIRMWARE = {61, 62, 109, 119, 120, 121}
-XID = r"\bXid\b ?\(PCI:[^)]{1,40}\): ?(?P<xid>\d{1,3})"
+from verify.xid import BY_FIRMWARE, BY_MEMORY, BY_PROGRAM, LINE, OFF_THE_BUS
 
 
 def xid(among: set[int], *, others: bool = False) -> Callable[[str], Mapping[str, str] | None]:
@@ -21,7 +15,7 @@ def xid(among: set[int], *, others: bool = False) -> Callable[[str], Mapping[str
     named = BY_PROGRAM | BY_MEMORY | OFF_THE_BUS | BY_FIRMWARE
 
     def read(line: str) -> Mapping[str, str] | None:
-        found = re.search(XID, line, re.IGNORECASE)
+        found = re.search(LINE, line, re.IGNORECASE)
         if not found:
             return {}  # another signature of the entry fits
         number = int(found["xid"])
@@ -42,7 +36,7 @@ ENTRIES = (
         "rented machine change the machine.",
         command="sudo dmesg | grep -i xid",
         text=(
-            XID,
+            LINE,
             r"fallen off the bus",
             r"GPU is lost",
             r"unable to determine the device handle",
@@ -66,7 +60,7 @@ ENTRIES = (
         "it comes back, have the card replaced or change the machine.",
         command="nvidia-smi -q -d ECC,ROW_REMAPPER",
         text=(
-            XID,
+            LINE,
             r"uncorrectable (?:NVLink |ECC |memory ){1,2}error",
             r"CUDA_ERROR_ECC_UNCORRECTABLE",
             r"cudaErrorECCUncorrectable",
@@ -87,7 +81,7 @@ ENTRIES = (
         "proprietary module) or change the driver version.",
         command="sudo dmesg | grep -iE 'xid|gsp'",
         text=(
-            XID,
+            LINE,
             r"timeout (?:after \S{1,8} )?(?:of )?waiting for RPC.{0,20}from GPU",
             r"GSP_LOCKDOWN_NOTICE",
             r"GSP RPC timeout",
@@ -103,7 +97,7 @@ ENTRIES = (
         "That comes from the program or an extension; only if it happens on one card alone is that card to blame.",
         fix="Run with CUDA_LAUNCH_BLOCKING=1 and compute-sanitizer to find the kernel; try the same on another card.",
         command="CUDA_LAUNCH_BLOCKING=1 compute-sanitizer python …",
-        text=(XID,),
+        text=(LINE,),
         read=xid(BY_PROGRAM),
         fault="program",
     ),
@@ -117,7 +111,7 @@ ENTRIES = (
         fix="Note the number and the time, reset the GPU or reboot; if it comes back change the driver, then the "
         "machine.",
         command="sudo dmesg | grep -i xid",
-        text=(XID,),
+        text=(LINE,),
         read=xid(set(), others=True),
     ),
     Entry(
