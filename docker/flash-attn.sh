@@ -2,13 +2,15 @@
 # The FlashAttention-2 wheel: taken from a wheelhouse, or built with nvcc 12.4.
 #   flash-attn.sh resolve TAG          on the host: decide, and print "variant wheel" (wheel: a path, or "build")
 #   flash-attn.sh build VARIANT ARCHS DEST    inside the build: compile it
+#   flash-attn.sh prepare VARIANT      in the unpacked sources: what is compiled, and in how many pieces (part of build)
 #   flash-attn.sh unpack WHEEL DEST    inside the build: lay a wheel out as a layer
 # FLASH_ATTN=auto|full|lean|none. auto takes a wheel of the wheelhouse, else builds FLASH_ATTN_BUILD (default: full with 8 or
 # more cores, else lean). A wheel's build tag tells what it is: 1fullsm80, 1leansm80.
 #
 # full  everything the sources offer: 72 kernel units of ~3 core-minutes, ~40 s of each being header parsing.
 # lean  for small machines: no dropout, ALiBi, softcap or sliding window (calling one raises an error that says so);
-#       forward, backward, causal, varlen, GQA and KV-cache decoding for all head dimensions stay.
+#       forward, backward, causal, varlen, GQA and KV-cache decoding for all head dimensions stay. Of the tile shapes only
+#       those that a card with 100 KB of shared memory (sm_86, sm_89) takes: an A100 runs them too, at less than its best.
 set -euo pipefail
 
 version=2.8.2
@@ -43,18 +45,38 @@ resolve() {
   echo "$want build"
 }
 
-# Concatenate kernel units: the C++ headers, 40 s of every unit, are then parsed once a group. Each merged-away unit stays
-# in setup.py's list as an empty file, so every unit is still "linked" and the sources' own build is left as it is.
+# Concatenate kernel units: the C++ headers, 40 s of every unit, are then parsed once a group. What a merged-away unit had
+# is compiled and linked with its leader; setup.py's list loses its name, because even an empty unit takes 1.6 s.
 merge_units() { # group size, glob…
   local size=$1 n=0 leader='' file
   shift
   for file in "$@"; do
     if [ $((n % size)) = 0 ]; then leader=$file; else
       cat "$file" >>"$leader"
-      echo "// merged into $(basename "$leader")" >"$file"
+      rm "$file"
+      sed -i "/$(basename "$file")/d" setup.py
     fi
     n=$((n + 1))
   done
+}
+
+# lean's tile shapes, chosen while compiling instead of at run time, so that the others are not compiled at all; and of
+# the KV-cache kernels only those for any length, which a length that fills its tiles (rare in decoding) can use as well.
+choose_small_tiles() {
+  sed -i 's/if (max_smem_per_block >= .*) {/if constexpr (false) {/; s/if (is_sm8x) {/if constexpr (true) {/
+    s/IsEvenMNConst \&\& !Append_KV/false \&\& !Append_KV/' \
+    csrc/flash_attn/src/flash_fwd_launch_template.h csrc/flash_attn/src/flash_bwd_launch_template.h
+}
+
+prepare() {
+  local size=2 splits=2
+  if [ "$1" = lean ]; then
+    size=8 splits=4 # not more: ptxas took over 90 minutes for six split-KV units in one file, and 37 s for four
+    choose_small_tiles
+  fi
+  merge_units $size csrc/flash_attn/src/flash_bwd_hdim*.cu
+  merge_units $size csrc/flash_attn/src/flash_fwd_hdim*.cu
+  merge_units $splits csrc/flash_attn/src/flash_fwd_split*.cu
 }
 
 build() {
@@ -73,11 +95,8 @@ build() {
   tar -xzf /tmp/build/flash_attn-$version.tar.gz -C /tmp/build
   cd "$source"
 
+  prepare "$variant"
   if [ "$variant" = lean ]; then for flag in $lean_off; do flags="$flags -DFLASHATTENTION_DISABLE_$flag"; done; fi
-  # Not more at once: ptxas took over 90 minutes for six split-KV units in one file, and 37 s for four.
-  merge_units "$([ "$variant" = lean ] && echo 6 || echo 2)" csrc/flash_attn/src/flash_bwd_hdim*.cu
-  merge_units "$([ "$variant" = lean ] && echo 6 || echo 2)" csrc/flash_attn/src/flash_fwd_hdim*.cu
-  merge_units "$([ "$variant" = lean ] && echo 4 || echo 2)" csrc/flash_attn/src/flash_fwd_split*.cu
 
   cores=$(nproc)
   memory=$(($(awk '/MemAvailable/ {print $2}' /proc/meminfo) / 1048576))
@@ -85,7 +104,8 @@ build() {
   numbers=${archs//sm_/}
   say "flash-attn $version ($variant, $archs): $((jobs > 0 ? jobs : 1)) job(s), $(nvcc --version | sed -n 's/.*, V/nvcc /p')"
   export MAX_JOBS=$((jobs > 0 ? jobs : 1)) NVCC_THREADS=1 FLASH_ATTN_CUDA_ARCHS=${numbers//,/;} FLASH_ATTENTION_FORCE_BUILD=TRUE
-  export NVCC_APPEND_FLAGS="$flags" CFLAGS="${flags# }" CXXFLAGS="${flags# }" SOURCE_DATE_EPOCH=315532800
+  # -O1 for the host's half of a kernel unit, which only launches kernels; the GPU's half keeps -O3.
+  export NVCC_APPEND_FLAGS="$flags -Xcompiler -O1" CFLAGS="${flags# }" CXXFLAGS="${flags# }" SOURCE_DATE_EPOCH=315532800
   local started=$SECONDS
   # ninja's lines name whole commands: one short line a unit is enough, and errors stay whole.
   /opt/venv/bin/python setup.py -q bdist_wheel --dist-dir /tmp/build/dist 2>&1 |
@@ -108,6 +128,6 @@ unpack() {
   find "$dest" -exec touch -h -d @315532800 {} +
 }
 
-command=${1:?usage: flash-attn.sh resolve|build|unpack …}
+command=${1:?usage: flash-attn.sh resolve|build|prepare|unpack …}
 shift
-case "$command" in resolve | build | unpack) "$command" "$@" ;; *) fail "flash-attn.sh knows no '$command'." ;; esac
+case "$command" in resolve | build | prepare | unpack) "$command" "$@" ;; *) fail "flash-attn.sh knows no '$command'." ;; esac

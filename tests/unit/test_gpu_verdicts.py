@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from typing import Any
 
 import pytest
@@ -114,6 +116,30 @@ def test_a_compiled_model_that_is_right_passes() -> None:
 )
 def test_flash_attention_3_is_for_hopper_alone(sm: int, ran: list[str], bad: bool) -> None:
     assert bool(attention_xformers.wrong_op(sm, ran)) is bad
+
+
+def broken_xformers(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
+    """xFormers as it is imported when its compiled part did not load, or did."""
+    library = types.ModuleType("xformers._cpp_lib")
+    library._cpp_library_load_exception = error  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "xformers", types.ModuleType("xformers"))
+    monkeypatch.setitem(sys.modules, "xformers._cpp_lib", library)
+
+
+def test_xformers_without_its_compiled_part_fails_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on an H200 whose only CUDA runtime was 13's.
+    error = RuntimeError("xFormers can't load C++/CUDA extensions. xFormers was built for: …")
+    error.__cause__ = OSError("libcudart.so.12: cannot open shared object file: No such file or directory")
+    broken_xformers(monkeypatch, error)
+    found = attention_xformers.judge(Context(90, 1), "memory_efficient_attention", [])
+    assert found.status is Status.FAIL
+    assert "libcudart.so.12: cannot open" in found.message
+    assert "lock" in found.hint
+
+
+def test_xformers_with_its_compiled_part_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_xformers(monkeypatch, None)
+    assert attention_xformers.not_loaded() is None
 
 
 @pytest.mark.parametrize("excess", [1.5, float("inf"), NAN])

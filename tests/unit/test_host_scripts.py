@@ -21,7 +21,7 @@ case "$1 $2" in
 esac
 """
 
-TOOLS = "bash sh env grep sed sort head tail tr cut id nproc mktemp rm dirname cat timeout seq sleep awk"
+TOOLS = "basename bash sh env grep sed sort head tail tr cut id nproc mktemp rm dirname cat timeout seq sleep awk"
 
 
 @pytest.fixture
@@ -130,6 +130,42 @@ def test_wheel_choice_that_cannot_be_met_is_one_sentence(run, environment, sente
     result = run("flash-attn.sh", "resolve", "cp313", **environment)
     assert (result.returncode, result.stdout) == (1, "")
     assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(("variant", "groups"), [("lean", 6 + 6), ("full", 24 + 12)])
+def test_every_kernel_unit_is_compiled_once(run, tmp_path, variant, groups):
+    """As in FlashAttention-2's sources: 24 units each of backward, forward and split, listed in setup.py."""
+    source = tmp_path / "csrc/flash_attn/src"
+    source.mkdir(parents=True)
+    units = [
+        f"flash_{kind}_hdim{dim}_{dtype}{causal}_sm80.cu"
+        for kind in ("bwd", "fwd", "fwd_split")
+        for dim in (32, 64, 96, 128, 192, 256)
+        for dtype in ("fp16", "bf16")
+        for causal in ("", "_causal")
+    ]
+    for unit in units:
+        (source / unit).write_text(f"// {unit}\n")
+    (tmp_path / "setup.py").write_text("flash_api.cpp\n" + "".join(f"csrc/flash_attn/src/{u}\n" for u in units))
+    for name in ("fwd", "bwd"):
+        (source / f"flash_{name}_launch_template.h").write_text(
+            "if (max_smem_per_block >= 144 * 1024) {\n} else if (max_smem_per_block >= 2 * (Headdim + 3)) {  // A\n"
+            "if (is_sm8x) {\nIsEvenMNConst && !Append_KV && IsEvenKConst\n"
+        )
+    result = run("flash-attn.sh", "prepare", variant)
+    assert (result.returncode, result.stderr) == (0, "")
+    left = sorted(p.name for p in source.glob("*.cu"))
+    assert len(left) == groups
+    listed = (tmp_path / "setup.py").read_text().splitlines()
+    assert sorted(listed) == sorted(["flash_api.cpp", *(f"csrc/flash_attn/src/{name}" for name in left)])
+    compiled = [line.removeprefix("// ") for name in left for line in (source / name).read_text().splitlines()]
+    assert sorted(compiled) == sorted(units)
+    chosen = (source / "flash_bwd_launch_template.h").read_text()
+    small = (
+        "if constexpr (false) {\n} else if constexpr (false) {  // A\nif constexpr (true) {\n"
+        "false && !Append_KV && IsEvenKConst\n"
+    )
+    assert (chosen == small) is (variant == "lean")
 
 
 def test_damaged_wheel_is_named(run, tmp_path):

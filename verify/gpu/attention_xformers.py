@@ -23,6 +23,21 @@ def wrong_op(sm: int, names: list[str]) -> str:
     return ""
 
 
+def not_loaded() -> Outcome | None:
+    """Why xFormers runs without its compiled part, None when it has it. xFormers itself only warns."""
+    try:
+        from xformers._cpp_lib import _cpp_library_load_exception as error
+    except ImportError:
+        return None  # another version keeps it elsewhere; the probes then tell by what runs
+    if error is None:
+        return None
+    first = str(error.__cause__ or error).strip().splitlines()[0].rstrip(".")
+    return fail(
+        f"xFormers' compiled part does not load, so it has no attention kernels: {first[:200]}.",
+        hint=f"It was built for another torch or CUDA than this one's. {REINSTALL}",
+    )
+
+
 def dispatched(qkv: Sequence[Any], bias: Any) -> str:
     """The name of the forward op xFormers picks, "" where this version does not tell."""
     try:
@@ -72,7 +87,8 @@ def verdict(title: str, rows: list[tuple[float, str, str]], ran: set[str]) -> Ou
 
 def judge(context: Context, title: str, cases: list[tuple[Case, Any]]) -> Outcome:
     """Measure cases given as (case, bias)."""
-
+    if told := not_loaded():
+        return told
     rows, ran = [], set[str]()
     for case, bias in cases:
         try:
@@ -109,6 +125,8 @@ def varlen(context: Context) -> Outcome:
     """Sequences of several lengths packed into one batch (BlockDiagonalMask), plain and causal."""
     from xformers.ops.fmha.attn_bias import BlockDiagonalCausalMask, BlockDiagonalMask
 
+    if told := not_loaded():
+        return told
     lengths = (17, 128, 1, 77)
     rows, ran = [], set[str]()
     for kind in ("float16", "bfloat16"):
@@ -149,6 +167,8 @@ def bias(_: Context) -> Outcome:
     """A dense additive bias, which only the cutlass op takes."""
     import torch
 
+    if told := not_loaded():
+        return told
     rows, ran = [], set[str]()
     for kind in ("float16", "bfloat16"):
         case = Case(kind, 64, sq=128, sk=192)

@@ -16,6 +16,7 @@ Measured = Mapping[str, Any]  # what verify.speed.worker says of one bench in on
 AT_LEAST = 2  # processes a verdict needs
 LOWERED = 0.9  # of the default power limit: less is somebody's setting
 RERUN = "Run it again on an idle card."
+MORE = "Let it run longer: leave out --budget and --processes, or give more."
 SLOW = {
     "ratio": "Compiled code gains less than it should: `verify run compile attention_sdpa` proves the parts, and "
     'TORCH_LOGS="perf_hints,graph_breaks,recompiles" shows what was not fused.',
@@ -222,7 +223,7 @@ def judge(bench: Bench, processes: Sequence[Measured], limits: Limits, *, retrie
     if why:
         return Outcome(Status.INCONCLUSIVE, f"{why} Measured: {text}.", what, data)
     if len(ran) < AT_LEAST:
-        return Outcome(Status.INCONCLUSIVE, f"{text}: one process cannot tell its own noise.", RERUN, data)
+        return Outcome(Status.INCONCLUSIVE, f"{text}: one process cannot tell its own noise.", MORE, data)
     if limit is None:
         hint = "`verify bench --record` proposes limits from a card you trust; `--limits FILE` uses them."
         return Outcome(Status.UNRATED, f"{text}; unrated: {reason}.", hint, data)

@@ -113,6 +113,7 @@ def measure(run: common.Run) -> None:
     """The first step in fresh processes: cold, then from the file, then from the caches that process left on disk."""
     o, times = run.options, {}
     kept = run.folder / "example.cache"
+    print(f"compiling with mode={o.mode} in fresh processes, cold first: minutes where much is tuned", flush=True)
     with tempfile.TemporaryDirectory(dir=run.folder, prefix=".caches-") as scratch:
         for name, folder, file in (
             ("cold", "a", kept),
@@ -139,8 +140,7 @@ def measure(run: common.Run) -> None:
             if name == "warm" and "warm start:" not in done.stdout:
                 raise common.Stop(f"the warm start was none: {done.stdout.strip()}", 1)
             times[name] = float(done.stdout.partition("first compiled step: ")[2].split()[0])
-    rows = [(name, f"{t:.2f}", f"{times['cold'] / t:.1f}x") for name, t in times.items()]
-    common.table([("first step", "seconds", "speed-up"), *rows])
+            print(f"{name:<12} {times[name]:7.2f} s {times['cold'] / times[name]:6.1f}x", flush=True)
     ratio, size = times["cold"] / times["warm"], kept.stat().st_size / 2**20
     words = f"{times['cold']:.1f} s to {times['warm']:.2f} s, file {size:.1f} MiB"
     run.finish(f"warm first step {ratio:.1f}x faster: {words}", ratio=ratio, seconds=times)
