@@ -33,7 +33,8 @@ for entry in $(sed 's/#.*//' "$@"); do
   esac
   chosen=
   for candidate in $(echo "$entry" | tr '|' ' '); do
-    if [ -n "$(apt-cache show "$candidate" 2>/dev/null)" ]; then chosen=$candidate; break; fi
+    # The name itself: where there is no g++-13, apt takes the word for a pattern that fits clang-13.
+    if apt-cache show "$candidate" 2>/dev/null | grep -qFx "Package: $candidate"; then chosen=$candidate; break; fi
   done
   [ -n "$chosen" ] || { echo "error: this base offers none of: $entry; choose a base that does (for Python: set PYTHON_VERSION to one of the base's)." >&2; exit 1; }
   packages="$packages $chosen"

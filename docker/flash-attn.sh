@@ -11,6 +11,7 @@
 # lean  for small machines: no dropout, ALiBi, softcap or sliding window (calling one raises an error that says so);
 #       forward, backward, causal, varlen, GQA and KV-cache decoding for all head dimensions stay. Of the tile shapes only
 #       those that a card with 100 KB of shared memory (sm_86, sm_89) takes: an A100 runs them too, at less than its best.
+#       Decoding with a KV cache checks bounds that full need not check.
 set -euo pipefail
 
 version=2.8.2
@@ -60,19 +61,21 @@ merge_units() { # group size, glob…
   done
 }
 
-# lean's tile shapes, chosen while compiling instead of at run time, so that the others are not compiled at all; and of
-# the KV-cache kernels only those for any length, which a length that fills its tiles (rare in decoding) can use as well.
-choose_small_tiles() {
-  sed -i 's/if (max_smem_per_block >= .*) {/if constexpr (false) {/; s/if (is_sm8x) {/if constexpr (true) {/
-    s/IsEvenMNConst \&\& !Append_KV/false \&\& !Append_KV/' \
-    csrc/flash_attn/src/flash_fwd_launch_template.h csrc/flash_attn/src/flash_bwd_launch_template.h
+# What lean does without in the templates. Tile shapes are chosen while compiling instead of at run time, so that the larger
+# ones are not compiled at all. The KV-cache kernels are those that hold for any length and head dimension, without their
+# variants for sizes that fill the tiles: cicc takes some 5 s for each kernel, and these were half of all.
+fewer_kernels() {
+  local src=csrc/flash_attn/src
+  sed -i 's/if (max_smem_per_block >= .*) {/if constexpr (false) {/; s/if (is_sm8x) {/if constexpr (true) {/' "$src"/flash_{fwd,bwd}_launch_template.h
+  sed -i '/^void run_flash_splitkv_fwd/,/^}/ s/\(BOOL\|EVENK\)_SWITCH(\(is_even_[MNK]*\), /NO_SWITCH(\2, /' "$src/flash_fwd_launch_template.h"
+  echo '#define NO_SWITCH(COND, CONST_NAME, ...) [&] { constexpr static bool CONST_NAME = false; return __VA_ARGS__(); }()' >>"$src/static_switch.h"
 }
 
 prepare() {
   local size=2 splits=2
   if [ "$1" = lean ]; then
     size=8 splits=4 # not more: ptxas took over 90 minutes for six split-KV units in one file, and 37 s for four
-    choose_small_tiles
+    fewer_kernels
   fi
   merge_units $size csrc/flash_attn/src/flash_bwd_hdim*.cu
   merge_units $size csrc/flash_attn/src/flash_fwd_hdim*.cu

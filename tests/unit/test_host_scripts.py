@@ -147,11 +147,15 @@ def test_every_kernel_unit_is_compiled_once(run, tmp_path, variant, groups):
     for unit in units:
         (source / unit).write_text(f"// {unit}\n")
     (tmp_path / "setup.py").write_text("flash_api.cpp\n" + "".join(f"csrc/flash_attn/src/{u}\n" for u in units))
+    template = (
+        "if (max_smem_per_block >= 144 * 1024) {\n} else if (max_smem_per_block >= 2 * (Headdim + 3)) {  // A\n"
+        "if (is_sm8x) {\nBOOL_SWITCH(is_even_MN, A, [&] {\n}\n"
+        "void run_flash_splitkv_fwd(Flash_fwd_params &params) {\n"
+        "    BOOL_SWITCH(is_even_MN, A, [&] {\n        EVENK_SWITCH(is_even_K, B, [&] {\n}\n"
+    )
     for name in ("fwd", "bwd"):
-        (source / f"flash_{name}_launch_template.h").write_text(
-            "if (max_smem_per_block >= 144 * 1024) {\n} else if (max_smem_per_block >= 2 * (Headdim + 3)) {  // A\n"
-            "if (is_sm8x) {\nIsEvenMNConst && !Append_KV && IsEvenKConst\n"
-        )
+        (source / f"flash_{name}_launch_template.h").write_text(template)
+    (source / "static_switch.h").write_text("#pragma once\n")
     result = run("flash-attn.sh", "prepare", variant)
     assert (result.returncode, result.stderr) == (0, "")
     left = sorted(p.name for p in source.glob("*.cu"))
@@ -160,12 +164,15 @@ def test_every_kernel_unit_is_compiled_once(run, tmp_path, variant, groups):
     assert sorted(listed) == sorted(["flash_api.cpp", *(f"csrc/flash_attn/src/{name}" for name in left)])
     compiled = [line.removeprefix("// ") for name in left for line in (source / name).read_text().splitlines()]
     assert sorted(compiled) == sorted(units)
-    chosen = (source / "flash_bwd_launch_template.h").read_text()
-    small = (
-        "if constexpr (false) {\n} else if constexpr (false) {  // A\nif constexpr (true) {\n"
-        "false && !Append_KV && IsEvenKConst\n"
+    made = (source / "flash_fwd_launch_template.h").read_text()
+    fewer = (
+        "if constexpr (false) {\n} else if constexpr (false) {  // A\n"
+        "if constexpr (true) {\nBOOL_SWITCH(is_even_MN, A, [&] {\n}\n"
+        "void run_flash_splitkv_fwd(Flash_fwd_params &params) {\n"
+        "    NO_SWITCH(is_even_MN, A, [&] {\n        NO_SWITCH(is_even_K, B, [&] {\n}\n"
     )
-    assert (chosen == small) is (variant == "lean")
+    assert made == (fewer if variant == "lean" else template)
+    assert ("#define NO_SWITCH" in (source / "static_switch.h").read_text()) is (variant == "lean")
 
 
 def test_damaged_wheel_is_named(run, tmp_path):
