@@ -350,3 +350,9 @@ def test_bad_options_are_refused(words: tuple[str, ...], capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         parsed(*words)
     assert words[0] in capsys.readouterr().err
+
+
+def test_an_engine_over_ssh_is_tried_for_real() -> None:
+    """Docker's SDK needs a package more for ssh://, and without it says so instead of trying."""
+    with pytest.raises(UsageError, match=r"No Docker engine answers at ssh://nobody@127\.0\.0\.1:1"):
+        engine.connect(timeout=10, host="ssh://nobody@127.0.0.1:1")

@@ -181,3 +181,26 @@ def test_damaged_wheel_is_named(run, tmp_path):
     result = run("flash-attn.sh", "resolve", "cp313")
     assert result.returncode == 1
     assert "is damaged: delete it" in result.stderr
+
+
+def test_packages_are_chosen_by_their_exact_name(tmp_path):
+    """Debian 12 has no g++-13, and `apt-cache show g++-13` answers with clang-13: a pattern it fits."""
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    (binaries / "apt-cache").write_text(
+        '#!/bin/sh\ncase $2 in g++-13) echo "Package: clang-13" ;; g++-12) echo "Package: g++-12" ;; esac\n'
+    )
+    (binaries / "apt-get").write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/called\n')
+    for name in ("apt-cache", "apt-get"):
+        (binaries / name).chmod(0o755)
+    (tmp_path / "list").write_text("g++-13|g++-12|g++-11   # a comment\n")
+    environment = {"PATH": f"{binaries}:{os.environ['PATH']}", "SIMULATE": str(tmp_path / "state")}
+    command = ["sh", str(ROOT / "docker/apt.sh"), str(tmp_path / "list")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "install --no-install-recommends g++-12\n" in (tmp_path / "called").read_text()
+
+    (tmp_path / "list").write_text("g++-13\n")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "this base offers none of: g++-13" in done.stderr
