@@ -190,7 +190,10 @@ def test_each_cause_has_its_remedy(error: str, words: str) -> None:
 
 def test_import_output_is_a_warning_unless_known_to_be_harmless() -> None:
     quiet = [Imported("bitsandbytes", "", "Failed to load CPU gemm_4bit_forward from kernels-community: No module")]
+    distutils = "a/__init__.py:30: UserWarning: Setuptools is replacing distutils. Support …\n  warnings.warn(\n"
+    quiet.append(Imported("pip", "", distutils))
     assert imports.judge_output(quiet).status is Status.PASS
+    assert imports.noise("a.py:1: UserWarning: versions differ\n  warnings.warn(\n") != []
     found = imports.judge_output([*quiet, Imported("xformers", "", "WARNING[XFORMERS]: xFormers can't load")])
     assert found.status is Status.WARN
     assert "xformers: WARNING[XFORMERS]" in found.message

@@ -72,6 +72,7 @@ BENIGN = {
     "kernels-community": "bitsandbytes offers faster CPU kernels from an optional package",
     "No CUDA runtime is found": "there is no GPU on this machine",
     "Can't initialize NVML": "NVML is not mounted; CUDA does without",
+    "Setuptools is replacing distutils": "Python before 3.12 still has a distutils of its own, and pip imports it",
 }
 
 
@@ -202,4 +203,10 @@ def judge_output(found: Iterable[Imported]) -> Outcome:
 
 def noise(output: str) -> list[str]:
     """The lines of an import's output that are not known to be harmless."""
-    return [line.strip() for line in output.splitlines() if line.strip() and not any(b in line for b in BENIGN)]
+    left, harmless = [], False
+    for line in output.splitlines():
+        # Python shows the line of code below a warning.
+        harmless = any(b in line for b in BENIGN) or (harmless and line.strip().startswith("warnings.warn("))
+        if line.strip() and not harmless:
+            left.append(line.strip())
+    return left
