@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Sequence
 
 from verify.core import UsageError
+from verify.signals import Stopped
 
 COMMANDS = (
     "verify.commands.run",
@@ -70,9 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("error: Interrupted.", file=sys.stderr)
-        return 130
+    except (KeyboardInterrupt, Stopped) as stopped:
+        print("error: Stopped before it was done.", file=sys.stderr)
+        return 128 + int(stopped.args[0]) if stopped.args else 130
     except BrokenPipeError:
         # The reader (head, less) went away; Python would complain once more while closing the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

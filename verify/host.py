@@ -6,29 +6,24 @@ import argparse
 import io
 import os
 import shutil
-import signal
 import sys
 import tarfile
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from verify.core import UsageError
 from verify.engine import connect, describe, explain, sdk
+from verify.signals import Stopped, stoppable
 
 IMAGE = "pytorch-workspace:2.8.0"
 REPORT = "/tmp/verify.json"  # in the container
 GRACE = 30.0  # seconds after the time limit inside, before the launcher gives up on the container
-
-
-class Stopped(BaseException):
-    """A signal asked this launcher to end; the number is the first argument."""
 
 
 @dataclass(frozen=True)
@@ -94,23 +89,6 @@ def settings(image: str, words: list[str], gpus: Gpus, *, tty: bool, columns: in
     elif gpus.kind == "cdi":
         made["device_requests"] = [types.DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])]
     return made | {"name": f"verify-{uuid.uuid4().hex[:12]}", "labels": {"pytorch-workspace.launcher": "verify image"}}
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGINT and SIGTERM raise Stopped once; afterwards they are ignored, so that the container is removed."""
-
-    def handle(number: int, _: FrameType | None) -> None:
-        for kind in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(kind, signal.SIG_IGN)
-        raise Stopped(number)
-
-    before = {kind: signal.signal(kind, handle) for kind in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
 
 
 def pump(frames: Iterable[tuple[bytes | None, bytes | None]], errors: list[BaseException]) -> None:

@@ -1,3 +1,4 @@
+import argparse
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from verify import child, cli, core
 from verify.commands import run as command
 from verify.core import Check, Outcome, check, fail, pass_, skip
 from verify.machine import Machine
+from verify.signals import Stopped
 
 CHECKS = '''
 import time
@@ -271,3 +273,15 @@ def test_an_interrupted_run_leaves_readable_partial_reports(
     assert ET.parse(files["junit"]).getroot().get("errors") == "1"
     assert "verify_complete 0" in files["prometheus"].read_text()
     assert "INCOMPLETE" in files["markdown"].read_text()
+
+
+@pytest.mark.parametrize(("raised", "code"), [(Stopped(15), 143), (KeyboardInterrupt(), 130)])
+def test_a_command_told_to_end_says_so(
+    raised: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_: object) -> int:
+        raise raised
+
+    monkeypatch.setattr(cli, "parse", lambda argv: argparse.Namespace(run=run))
+    assert cli.main(["claims"]) == code
+    assert capsys.readouterr().err == "error: Stopped before it was done.\n"

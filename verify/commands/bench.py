@@ -8,9 +8,10 @@ import time
 from typing import Any
 
 from verify import core, limits, machine, report
-from verify.commands.run import Interrupted, finish, interruptible, now, publish, put, requirements
+from verify.commands.run import finish, now, publish, put, requirements
 from verify.core import Check, Result, UsageError
 from verify.machine import Machine
+from verify.signals import Stopped, stoppable
 from verify.speed import record, rounds, selftest
 
 DESCRIPTION = f"""\
@@ -83,13 +84,13 @@ def run(options: argparse.Namespace) -> int:
     budget = 60 * options.budget if options.budget else None
     deadline = time.monotonic() + budget if budget else None
     session = rounds.Session(table, None if options.quiet else sys.stderr, deadline)
-    with interruptible():
+    with stoppable():
         try:
             m = machine.read()
             wanted = requirements(options, m)
             for result in rounds.results(checks, m, session, full=options.full, budget_s=budget, require=wanted):
                 found.append(result)
-        except Interrupted as cut:
+        except Stopped as cut:
             signalled = int(cut.args[0])
         done = finish(m, found, started, complete=not signalled)
         targets = {"json": options.json} if options.json else {}

@@ -13,9 +13,10 @@ from verify.claims.rows import CLAIMS
 from verify.claims.texts import name_of
 from verify.claims.worker import WORKS
 from verify.commands.history import load
-from verify.commands.run import interruptible, put
+from verify.commands.run import put
 from verify.core import UsageError
 from verify.machine import Machine
+from verify.signals import stoppable
 
 DESCRIPTION = """\
 Show every published claim about this stack on an RTX 4090 D: published, physics, measured here, verdict. Models are
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"measuring {work} (at most {WORKS[work][0]:.0f} s) …", file=sys.stderr, flush=True)
 
     if works:
-        with interruptible():
+        with stoppable():
             found, missing, took = measure.measure(works, before)
         facts, reasons = {**facts, **found}, {**reasons, **missing}
     rows, card = judge.rows(here, facts, reasons, ids), name_of(here)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timezone
-from types import FrameType
 from typing import Any, TextIO
 
 from verify import core, limits, machine, report, runner
 from verify.core import ABOUT, NEEDS, TIERS, Check, Result, Run, UsageError
 from verify.machine import Machine
 from verify.report import RENDERERS, text
+from verify.signals import Stopped, stoppable
 from verify.speed import rounds
 
 DEFAULT_TIERS = ("static", "gpu")
@@ -32,10 +30,6 @@ image, else none. It is none, too, where a GPU is not meant to matter: with --ti
 build of the image has no GPU) and with --machine (a record). --require none accepts every skip: the launcher on the
 host passes it where the host has no GPU.
 """
-
-
-class Interrupted(BaseException):
-    """A signal that ends the run; the number is the first argument."""
 
 
 def words(known: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -116,23 +110,6 @@ def progress(total: int, stream: TextIO) -> Callable[[Check], None]:
     return show
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM raise Interrupted once; afterwards they are ignored, so that the reports get written."""
-
-    def handle(number: int, _: FrameType | None) -> None:
-        for kind in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(kind, signal.SIG_IGN)
-        raise Interrupted(number)
-
-    before = {kind: signal.signal(kind, handle) for kind in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
-
-
 def now() -> str:
     """The time as ISO 8601 in UTC, seconds."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -182,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
     show = progress(len(checks), sys.stderr)
     quiet = options.quiet or options.no_progress
     # The handlers stay in place until the reports are written: a second Ctrl-C must not leave half of them.
-    with interruptible():
+    with stoppable():
         try:
             m = machine.load(options.machine) if options.machine else machine.read()
             require = requirements(options, m)
@@ -192,7 +169,7 @@ def run(options: argparse.Namespace) -> int:
                 session = rounds.Session(limits.load(core.BENCHES), None if quiet else sys.stderr)
                 for result in rounds.results(benches, m, session, require=require):
                     results.append(result)  # noqa: PERF402
-        except Interrupted as cut:
+        except Stopped as cut:
             signalled = int(cut.args[0])
         if not quiet and sys.stderr.isatty():
             sys.stderr.write("\r\x1b[2K")

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from verify.core import UsageError
-from verify.host import Stopped, stoppable
 from verify.nightly import registry, stages, state, verdict
 from verify.nightly.provenance import commit, locks
 from verify.nightly.settings import Settings, checked, repeat
 from verify.nightly.state import Night, Step
 from verify.nightly.work import ROOT, Halted, Refused, Unchanged, Work
+from verify.signals import Stopped, stoppable
 
 STAGES: dict[str, Callable[[Work], Step]] = {
     "resolve": stages.resolve,
